@@ -1,0 +1,1 @@
+"""gumption: compute-efficient reinforcement learning for language models."""

@@ -1,0 +1,439 @@
+"""`RunConfig`: one tree of frozen pydantic models that describes a run. TOML in, TOML out; unknown keys are errors.
+
+The tables are the folders of the package. The class defaults are the vetted setting, so a useful recipe is short.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, field_validator, model_validator
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class LoraConfig(_Table):
+    """Low-rank adapters (needs `peft`)."""
+
+    rank: int = Field(16, ge=1)
+    alpha: float = Field(32.0, gt=0)
+    dropout: float = Field(0.0, ge=0, lt=1)
+    target_modules: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+
+
+class ModelConfig(_Table):
+    """Which policy, and how it is loaded."""
+
+    path: str = "tiny/skill_chain"
+    """A shipped model (`tiny/…`), a Hugging Face folder, or a hub id."""
+    dtype: Literal["float32", "bfloat16", "float64"] = "float32"
+    device: str = "auto"
+    """`auto` (CUDA when there is one, else CPU), `cpu`, `cuda`, `cuda:1`."""
+    lora: LoraConfig | None = None
+    """Train adapters instead of all weights."""
+    gradient_checkpointing: bool = False
+    """Trade time for memory in the trainer's forward pass."""
+    chat_template: str | None = None
+    """Jinja template that replaces the tokenizer's own (text, or a path to a file)."""
+    system_prompt: str | None = None
+    """Put before chat prompts as a system message."""
+    trust_remote_code: bool = False
+    """Let a hub model run its own code. Off unless you ask for it."""
+
+
+class ProblemsConfig(_Table):
+    """Where questions come from, and in which order."""
+
+    source: str | tuple[str, ...] = "skill_chain"
+    """A shipped set (`skill_chain`, `manufactoria`), a file (`jsonl`, `json`, `parquet`, optionally `.gz`), `gym:NAME`,
+    `manufactoria:FAMILY`, `datasets:NAME`, `module:function`; several are mixed."""
+    weights: tuple[float, ...] | None = None
+    """Mixture weights, one per source; default: proportional to size."""
+    size: int | None = Field(None, ge=1)
+    """How many problems to generate (generators) or to keep (files); default: all of a file, 512 of a generator."""
+    held_out: str | None = None
+    """A second source, only evaluated; default: the shipped held-out set where there is one."""
+    held_out_size: int | None = Field(None, ge=1)
+    """How many held-out problems; for generators without a `held_out` source, drawn with another seed."""
+    order: Literal["shuffle", "sequential"] = "shuffle"
+    epochs: int | None = Field(None, ge=1)
+    """Passes over the problems; default: endless."""
+    prompt_field: str | None = None
+    """Column of the question; default: `prompt`, `question` or `problem`, whichever is there."""
+    answer_field: str | None = None
+    """Column of the ground truth; default: `answer`, `solution` or `ground_truth`."""
+    template: str | None = None
+    """Text around the question, with `{prompt}` in it. Default: the source's own."""
+    chat: bool = False
+    """Turn plain prompts into one user message."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Keyword arguments of a generator (`gym:`, `manufactoria:`)."""
+    strict: bool = False
+    """Make a malformed line fatal instead of counting and skipping it."""
+
+
+class RewardsConfig(_Table):
+    """How completions are checked."""
+
+    verifier: str = "auto"
+    """`auto` (the one each problem names), `math`, `exact`, `gym`, `manufactoria`, `skill_chain` or `module:function`
+    with TRL's signature (prompts, completions, **columns → list of float or None)."""
+    time_limit: float = Field(10.0, gt=0)
+    """Seconds for one completion."""
+    memory_limit_mb: int = Field(4096, ge=64)
+    """Address space of a verifier worker process."""
+    workers: int = Field(0, ge=0)
+    """Verifier processes; 0: in-process where the verifier is trusted and cheap, else one per core (at most 8)."""
+    max_score: float = 1.0
+    """Reward at which a problem counts as solved."""
+    binarize_at: float | None = None
+    """Turn graded rewards into 0/1 at this threshold."""
+    filter_on: Literal["task", "total"] = "task"
+    """Which reward the allocators look at: the task's own (before length shaping) or the total."""
+    truncated: Literal["fail", "mask"] = "fail"
+    """A completion cut at `max_tokens`: an ordinary failure, or left out of counts and training."""
+    overlong_buffer: int = Field(0, ge=0)
+    """Tokens before `max_tokens` over which a linear penalty grows (DAPO, arXiv 2503.14476); 0: none."""
+    overlong_penalty: float = Field(1.0, ge=0)
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Keyword arguments of the verifier (for manufactoria: `mode = "all_pass" | "per_test"`)."""
+
+
+class AllocationConfig(_Table):
+    """How many rollouts each problem gets, and when to stop."""
+
+    rule: Literal["fixed", "dynamic", "never_give_up"] = "never_give_up"
+    group_size: int = Field(8, ge=1)
+    """Rollouts per attempt (K of the NGU paper)."""
+    # fixed, dynamic
+    drop_zero_variance: bool = True
+    """`fixed`: groups of equal rewards are not trained on (they keep their place in the batch)."""
+    max_refills: int = Field(10, ge=0)
+    """`dynamic`: generation batches beyond the first for one update; at the bound, train on what there is."""
+    # never_give_up
+    retry_probability: float = Field(0.875, gt=0, le=1)
+    """Chance that an unsolved problem is tried again."""
+    accept_on: Literal["better", "different"] = "better"
+    """A later attempt is accepted when it beats the chain's best reward, or when anything differs."""
+    max_age: int = Field(4, ge=-1)
+    """Buffered failures older than this many updates are not trained on; −1 keeps all."""
+    rescale: Literal["anchor_pos", "ratio", "count_ratio", "none"] = "anchor_pos"
+    """How advantages are rebalanced when stale failures count in the baseline but are not trained on."""
+    max_attempts: int | None = Field(16, ge=1)
+    """Attempts per visit; `"none"` for no cap (the published rule: unsolvable problems then eat most rollouts)."""
+
+    @field_validator("max_attempts", mode="before")
+    @classmethod
+    def _none_word(cls, value: Any) -> Any:
+        return None if value == "none" else value
+
+    @field_serializer("max_attempts")
+    def _none_as_word(self, value: int | None) -> int | str:
+        return "none" if value is None else value
+
+
+class CreditConfig(_Table):
+    """What a rollout is worth."""
+
+    objective: Literal["as_published"] = "as_published"
+    advantage: Literal["auto", "centered", "rloo", "grpo", "dr_grpo", "max_rl", "chain"] = "auto"
+    """`auto`: `chain` with `never_give_up`, else `grpo`."""
+    chain_max_rl: bool = False
+    """`chain` divided by the accepted attempt's success rate (MaxRL, arXiv 2602.02710)."""
+
+
+class SelectionConfig(_Table):
+    """Which rollouts are trained on."""
+
+    rule: Literal["all", "leverage"] = "leverage"
+    share: float = Field(0.5, gt=0, le=1)
+    """Share ℓ of a group's leverage that is kept."""
+    count: Literal["generated", "kept"] = "generated"
+    """What the loss denominator counts: the full groups, or what was kept."""
+
+
+class RolloutsConfig(_Table):
+    """How completions are generated."""
+
+    engine: Literal["torch", "scripted"] = "torch"
+    in_flight: int = Field(128, ge=1)
+    """Rollouts generated at the same time."""
+    max_tokens: int = Field(32, ge=1)
+    """Completion tokens at most."""
+    max_prompt_tokens: int = Field(4096, ge=1)
+    """Longer prompts are skipped and counted."""
+    temperature: float = Field(1.0, gt=0)
+    top_p: float = Field(1.0, gt=0, le=1)
+    top_k: int = Field(0, ge=0)
+    """0: off."""
+    stop: tuple[str, ...] = ()
+    """Strings that end a completion (kept in it), beside the end-of-sequence token."""
+    weight_lag: int = Field(0, ge=0)
+    """Updates by which the engine's weights lag behind the trainer's, to study staleness anywhere."""
+    decode_steps: int = Field(8, ge=1)
+    """Decode steps per poll: how finely generation and updates interleave."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Keyword arguments of the engine (`scripted`: pass_rate, mean_length, …)."""
+
+
+class TrainingConfig(_Table):
+    """How the policy is updated."""
+
+    loss: Literal["reinforce", "ppo_clip", "cispo"] = "reinforce"
+    correction: Literal["none", "tis"] = "tis"
+    """Behaviour-policy correction: truncated importance sampling per token."""
+    tis_cap: float = Field(2.0, gt=0)
+    clip_low: float = Field(0.2, ge=0)
+    clip_high: float = Field(0.28, ge=0)
+    cispo_high: float = Field(5.0, gt=0)
+    """CISPO's upper bound on the ratio (1 + ε_high)."""
+    denominator: Literal["tokens", "sequences", "constant"] = "tokens"
+    """One scalar per batch."""
+    constant: float | None = Field(None, gt=0)
+    """With `denominator = "constant"`: tokens per sequence in the divisor; default `rollouts.max_tokens`."""
+    groups_per_update: int = Field(4, ge=1)
+    minibatches: int = Field(1, ge=1)
+    passes: int = Field(1, ge=1)
+    """With 1 × 1 the ratio to π_old is 1 and every clip is inert."""
+    learning_rate: float = Field(1e-4, ge=0)
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """Decay over `decay_updates`."""
+    warmup_updates: int = Field(0, ge=0)
+    decay_updates: int | None = Field(None, ge=1)
+    """Default: `budget.updates`."""
+    weight_decay: float = Field(0.0, ge=0)
+    betas: tuple[float, float] = (0.9, 0.95)
+    max_grad_norm: float = Field(1.0, gt=0)
+    tokens_per_microbatch: int = Field(16384, ge=1)
+    """Padded tokens in one forward pass."""
+    logits_chunk_tokens: int = Field(2048, ge=1)
+    """Completion tokens whose logits are held at once."""
+    max_staleness: int = Field(4, ge=0)
+    """Rollouts older than this many updates are not trained on; 0 drains the engine before each update."""
+    kl_coef: float = Field(0.0, ge=0)
+    """Weight of the k3 estimate of KL(π ‖ reference); 0: no reference model."""
+    grad_noise: bool = True
+    """Measure the gradient noise scale from two half-batch gradients."""
+    checkpoint_every: int = Field(100, ge=1)
+    """Updates between checkpoints; one is also written at the end and on a signal."""
+    checkpoint_seconds: float = Field(60.0, gt=0)
+    """…and at least this often."""
+    keep_checkpoints: int = Field(2, ge=1)
+    threads: int | None = Field(None, ge=1)
+    """Torch threads; default: the cores this process may use."""
+
+
+_WALL = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
+
+
+class BudgetConfig(_Table):
+    """What the run may spend; the first limit reached ends it. Evaluation is outside."""
+
+    flops: float | None = Field(None, gt=0)
+    updates: int | None = Field(None, ge=1)
+    rollouts: int | None = Field(None, ge=1)
+    tokens: int | None = Field(None, ge=1)
+    """Generated tokens."""
+    wall: float | None = Field(None, gt=0)
+    """Seconds; "90s", "5m" and "1h30m" are read too."""
+
+    @field_validator("wall", mode="before")
+    @classmethod
+    def _wall(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            match = _WALL.fullmatch(value.strip())
+            if not match or not any(match.groups()):
+                raise ValueError(f"wall time {value!r}: write it like 90s, 5m or 1h30m")
+            hours, minutes, seconds = (float(g or 0) for g in match.groups())
+            return 3600 * hours + 60 * minutes + seconds
+        return value
+
+
+class EvalConfig(_Table):
+    """Pass rates before, during and after."""
+
+    samples: int = Field(64, ge=0)
+    """Completions per problem at the start and at the end; 0: no evaluation."""
+    every: int | None = Field(None, ge=1)
+    """Also every so many updates, with `samples_during`."""
+    samples_during: int = Field(16, ge=1)
+    problems: int | None = Field(None, ge=1)
+    """At most so many problems of each set (the first ones)."""
+    in_flight: int = Field(512, ge=1)
+    """Rollouts at a time during evaluation."""
+    max_k: int = Field(64, ge=1)
+    """Largest k of the pass@k table."""
+
+
+class LedgerConfig(_Table):
+    """What is written down."""
+
+    text: Literal["none", "sample", "all"] = "sample"
+    """Completion texts: none, about one rollout in 16, or all."""
+    flush_rows: int = Field(20_000, ge=1)
+    """Rows held in memory before a segment is written."""
+    track: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
+    """Also log the step metrics there."""
+    project: str = "gumption"
+    """Project name for W&B and trackio."""
+
+
+class RunConfig(_Table):
+    """A whole run.
+
+    >>> RunConfig().allocation.rule, RunConfig.from_dict({"budget": {"wall": "5m"}}).budget.wall
+    ('never_give_up', 300.0)
+    """
+
+    seed: int = Field(0, ge=0)
+    model: ModelConfig = ModelConfig()
+    problems: ProblemsConfig = ProblemsConfig()
+    rewards: RewardsConfig = RewardsConfig()
+    allocation: AllocationConfig = AllocationConfig()
+    credit: CreditConfig = CreditConfig()
+    selection: SelectionConfig = SelectionConfig()
+    rollouts: RolloutsConfig = RolloutsConfig()
+    training: TrainingConfig = TrainingConfig()
+    budget: BudgetConfig = BudgetConfig()
+    eval: EvalConfig = EvalConfig()
+    ledger: LedgerConfig = LedgerConfig()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.credit.advantage == "chain" and self.allocation.rule != "never_give_up":
+            raise ValueError(
+                f"credit.advantage = 'chain' needs allocation.rule = 'never_give_up', not {self.allocation.rule!r}"
+            )
+        if self.credit.chain_max_rl and self.advantage != "chain":
+            raise ValueError("credit.chain_max_rl = true needs the chain advantage")
+        if self.training.schedule != "constant" and not (self.training.decay_updates or self.budget.updates):
+            raise ValueError(
+                f"training.schedule = {self.training.schedule!r} needs training.decay_updates or budget.updates"
+            )
+        sources = self.problems.source
+        if self.problems.weights is not None and (
+            isinstance(sources, str) or len(sources) != len(self.problems.weights)
+        ):
+            raise ValueError("problems.weights needs a list of sources of the same length")
+        return self
+
+    @property
+    def advantage(self) -> str:
+        """The advantage after `auto` is resolved."""
+        if self.credit.advantage != "auto":
+            return self.credit.advantage
+        return "chain" if self.allocation.rule == "never_give_up" else "grpo"
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RunConfig:
+        """Validate a nested mapping. Raises `ValueError` with one line per mistake."""
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise ValueError(_explain(error)) from None
+
+    @classmethod
+    def from_toml(cls, path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
+        """Read a recipe, then apply `a.b=c` overrides.
+
+        Raises:
+            ValueError: the file is missing, is not TOML, or has wrong keys or values.
+        """
+        path = Path(path)
+        try:
+            data = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ValueError(f"no recipe at {path}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, IsADirectoryError) as error:
+            raise ValueError(f"{path} is not a TOML file: {error}") from None
+        try:
+            return cls.from_dict(apply_overrides(data, overrides))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    def to_toml(self) -> str:
+        """The resolved configuration as TOML (keys that are `None` are left out; they are the defaults)."""
+        return _dump_toml(self.model_dump(mode="json"))
+
+
+def apply_overrides(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Apply `a.b=c` settings to a nested mapping; values are TOML, bare words are strings.
+
+    >>> apply_overrides({"model": {"path": "x"}}, ["model.path=y", "seed=3", "budget.wall=5m"])
+    {'model': {'path': 'y'}, 'seed': 3, 'budget': {'wall': '5m'}}
+    """
+    result: dict[str, Any] = json.loads(json.dumps(data, default=str))
+    for item in overrides:
+        key, sep, raw = item.partition("=")
+        if not sep or not key.strip():
+            raise ValueError(f"--set {item!r}: write it as table.key=value")
+        try:
+            value = tomllib.loads(f"v = {raw}")["v"]
+        except tomllib.TOMLDecodeError:
+            value = raw
+        node = result
+        *tables, leaf = key.strip().split(".")
+        for table in tables:
+            child = node.setdefault(table, {})
+            if not isinstance(child, dict):
+                raise ValueError(f"--set {item!r}: {table!r} is not a table")
+            node = child
+        node[leaf] = value
+    return result
+
+
+def _explain(error: ValidationError) -> str:
+    lines = []
+    for item in error.errors():
+        where = ".".join(str(p) for p in item["loc"]) or "recipe"
+        if item["type"] == "extra_forbidden":
+            lines.append(f"unknown key {where!r}{_did_you_mean(item['loc'])}")
+        else:
+            message = str(item["msg"]).removeprefix("Value error, ")
+            got = item.get("input")
+            shown = "" if isinstance(got, dict) or item["type"] == "value_error" else f" (got {got!r})"
+            lines.append(f"{where}: {message}{shown}" if item["loc"] else message)
+    return "; ".join(lines)
+
+
+def _did_you_mean(loc: tuple[int | str, ...]) -> str:
+    import difflib
+
+    table: Any = RunConfig
+    for part in loc[:-1]:
+        info = table.model_fields.get(str(part)) if hasattr(table, "model_fields") else None
+        table = getattr(info, "annotation", None)
+    names = list(getattr(table, "model_fields", {}))
+    close = difflib.get_close_matches(str(loc[-1]), names, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(names)}" if names else ""
+
+
+def _dump_toml(data: Mapping[str, Any]) -> str:
+    top: list[str] = []
+    tables: list[str] = []
+    for key, value in data.items():
+        if isinstance(value, dict):
+            rows = [f"{k} = {_toml_value(v)}" for k, v in value.items() if v is not None]
+            tables.append("\n".join([f"[{key}]", *rows]))
+        elif value is not None:
+            top.append(f"{key} = {_toml_value(value)}")
+    return "\n\n".join(["\n".join(top), *tables]) + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(k)} = {_toml_value(v)}" for k, v in value.items() if v is not None) + " }"
+    return "[" + ", ".join(_toml_value(v) for v in value) + "]"
