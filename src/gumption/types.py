@@ -558,7 +558,16 @@ class Allocator(Protocol):
 
 @runtime_checkable
 class Engine(Protocol):
-    """Generates rollouts. Requests go in with `submit`; finished attempts come out of `poll`."""
+    """Generates rollouts. Requests go in with `submit`; finished attempts come out of `poll`.
+
+    The four running totals count everything spent so far, rollouts in flight included; they are exact integers.
+    """
+
+    flops_prefill: int
+    flops_decode: int
+    tokens_prompt: int
+    tokens_generated: int
+    exhausted: bool  # `allow` refused the next step: nothing more will come out
 
     @property
     def free_slots(self) -> int:
@@ -584,6 +593,10 @@ class Engine(Protocol):
 
     def cancel(self, chain_id: ChainId) -> list[Attempt]:
         """Stop a chain's rollouts; they come back with finish `cancelled`."""
+        ...
+
+    def abandon(self) -> list[Attempt]:
+        """End of run: everything in flight comes back as it is, with finish `cancelled`; the engine is empty."""
         ...
 
     def state_dict(self) -> StateTree:
