@@ -75,7 +75,7 @@ def processed_logprobs(
     """
     if not (temperature > 0 and 0 < top_p <= 1 and top_k >= 0):
         raise ValueError(
-            f"need temperature > 0 (got {temperature}), 0 < top_p ≤ 1 (got {top_p}), top_k ≥ 0 (got {top_k}); 1, 1, 0 is off"
+            f"need temperature > 0 (got {temperature}), 0 < top_p ≤ 1 (got {top_p}) and top_k ≥ 0 (got {top_k})"
         )
     scaled_BV = logits_BV if logits_BV.dtype == torch.float64 else logits_BV.float()
     if temperature != 1.0:
