@@ -28,8 +28,8 @@ from gumption.types import (
     Group,
     Selection,
     Selector,
-    Trainer,
     TrainBatch,
+    Trainer,
     TrainRow,
     UpdateResult,
     Verdict,
@@ -68,6 +68,7 @@ class Pipeline:
     may_ask: Callable[[int], int] = lambda capacity: capacity
     places: list[Place] = field(default_factory=list)
     told: int = 0
+    submitted: int = 0  # rollouts
     ended: bool = False  # the problems ran out
     spent: bool = False  # the budget does not cover the next update
 
@@ -98,7 +99,9 @@ class Pipeline:
         requests = self.allocator.ask(capacity) if capacity > 0 else []
         for request in requests:
             self.engine.submit(request)
-        return sum(r.n for r in requests)
+        asked = sum(r.n for r in requests)
+        self.submitted += asked
+        return asked
 
     def judge(self, attempt: Attempt) -> None:
         """Tell the allocator; what it accepts takes a place in the batch."""

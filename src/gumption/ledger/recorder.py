@@ -47,12 +47,17 @@ class Recorder:
         sink: Takes the rows.
         engine: Its running totals are the generation part of the FLOP counters.
         clock: Seconds since the run began; default: wall time.
+        max_score: Reward at which a rollout counts as a success.
     """
 
-    def __init__(self, sink: Sink, engine: Engine, clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self, sink: Sink, engine: Engine, clock: Callable[[], float] | None = None, *, max_score: float = 1.0
+    ) -> None:
         start = time.perf_counter()
         self.sink = sink
         self.engine = engine
+        self.max_score = max_score
+        self.last_step: dict[str, float] = {}
         self.clock = clock or (lambda: time.perf_counter() - start)
         self.rollouts: dict[str, int] = defaultdict(int)  # by fate
         self.flops_by_fate: dict[str, int] = defaultdict(int)
@@ -101,7 +106,7 @@ class Recorder:
         valued = values[~np.isnan(values)]
         group = verdict.group
         total, top = (float(valued.sum()), float(valued.max())) if len(valued) else (0.0, None)
-        successes = int((valued >= 1.0 - 1e-6).sum())
+        successes = int((valued >= self.max_score - 1e-6).sum())
         self.sink.append(
             "verdicts",
             {
@@ -278,9 +283,7 @@ class Recorder:
 
     # -- steps
 
-    def step(
-        self, result: UpdateResult, groups: int, allocation: Mapping[str, float], version: int
-    ) -> dict[str, float]:
+    def step(self, result: UpdateResult, groups: int, allocation: Mapping[str, float], version: int) -> None:
         """One row for each optimizer step: what happened since the last one, and the totals so far."""
         self.updates = version
         w = self._window
@@ -298,6 +301,7 @@ class Recorder:
             "leverage/kept_share": w["kept_leverage"] / w["leverage"] if w["leverage"] else 0.0,
             "leverage/kept_rollouts": w["kept"] / max(w["members"], 1),
             "allocation/attempts_per_group": w["group_attempts"] / max(w["groups"], 1),
+            "batch/version": float(version),
             "batch/groups": float(groups),
             "batch/rollouts": w["trained"],
             "batch/tokens": w["trained_tokens"],
@@ -310,8 +314,8 @@ class Recorder:
             metrics["info/reward_entropy"] = w["bits"] / w["bits_rollouts"]
         self._seconds_before = dict(self.seconds)
         self._window.clear()
+        self.last_step = metrics
         self.sink.append("steps", {"version": version, "wall": self.clock(), "skipped": result.skipped, **metrics})
-        return metrics
 
     def totals(self) -> dict[str, float]:
         """Cumulative counters under the field's names."""

@@ -1,0 +1,85 @@
+"""What a run may spend. Asked before each decode step and each update, so a limit is never exceeded."""
+
+from __future__ import annotations
+
+import time
+
+from gumption.config import BudgetConfig
+from gumption.ledger.recorder import Recorder
+from gumption.types import Engine
+
+
+class Budget:
+    """Limits on FLOPs, updates, rollouts, generated tokens and wall time; the first one reached ends the run.
+
+    Args:
+        config: The limits.
+        group_size: Requests have this many rollouts; the rollout limit is kept in whole requests.
+        wall_used: Seconds of the loop before a resume.
+    """
+
+    def __init__(self, config: BudgetConfig, group_size: int, wall_used: float = 0.0) -> None:
+        self.config = config
+        self.group_size = group_size
+        self.submitted = 0
+        self._wall_used = wall_used
+        self._start: float | None = None
+        self._engine: Engine | None = None
+        self._recorder: Recorder | None = None
+
+    def attach(self, engine: Engine, recorder: Recorder) -> None:
+        """Say whose totals are limited."""
+        self._engine, self._recorder = engine, recorder
+
+    def start(self) -> None:
+        """The first step begins now."""
+        self._start = time.perf_counter()
+
+    @property
+    def wall(self) -> float:
+        """Seconds since the first step, earlier sessions included."""
+        return self._wall_used + (0.0 if self._start is None else time.perf_counter() - self._start)
+
+    def allows_decode(self, flops: int, tokens: int) -> bool:
+        """May the engine take a step of this cost?"""
+        if self._engine is None or self._recorder is None:
+            return True
+        if self.config.tokens is not None and self._engine.tokens_generated + tokens > self.config.tokens:
+            return False
+        return self.allows_flops(flops)
+
+    def allows_flops(self, flops: int) -> bool:
+        """May this many FLOPs be spent?"""
+        if self.config.flops is None or self._recorder is None:
+            return True
+        return self._recorder.flops_total + flops <= self.config.flops
+
+    def may_ask(self, capacity: int) -> int:
+        """The part of `capacity` that the rollout limit leaves, in whole requests."""
+        if self.config.rollouts is None:
+            return capacity
+        left = (self.config.rollouts - self.submitted) // self.group_size * self.group_size
+        return min(capacity, left)
+
+    def reached(self, version: int) -> str | None:
+        """Which limit is reached, or `None`."""
+        if self.config.updates is not None and version >= self.config.updates:
+            return "updates"
+        if self.config.wall is not None and self.wall >= self.config.wall:
+            return "wall"
+        return None
+
+    def fraction(self, version: int) -> float | None:
+        """How much of the tightest limit is used (0 to 1); `None` without a limit."""
+        if self._engine is None or self._recorder is None:
+            return None
+        c = self.config
+        used = [
+            (self._recorder.flops_total, c.flops),
+            (version, c.updates),
+            (self.submitted, c.rollouts),
+            (self._engine.tokens_generated, c.tokens),
+            (self.wall, c.wall),
+        ]
+        fractions = [spent / limit for spent, limit in used if limit]
+        return min(1.0, max(fractions)) if fractions else None
