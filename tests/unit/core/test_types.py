@@ -113,7 +113,8 @@ def test_importing_gumption_is_light():
     code = (
         "import sys, gumption, gumption.cli.main, gumption.pipeline, gumption.rollouts.scripted, gumption.allocation\n"
         "gumption.RunConfig\n"
-        "heavy = {'torch', 'transformers', 'plotly', 'datasets', 'reasoning_gym', 'math_verify', 'peft'} & set(sys.modules)\n"
+        "heavy = {'torch', 'transformers', 'plotly', 'datasets', 'reasoning_gym', 'math_verify', 'peft'}\n"
+        "heavy &= set(sys.modules)\n"
         "print(sorted(heavy))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
