@@ -1,0 +1,74 @@
+"""`fixed` and `dynamic`: one attempt of a fixed size per problem (GRPO, arXiv 2402.03300; DAPO, arXiv 2503.14476).
+
+Departures: an attempt that could not be judged (errors, all too old) is asked for again instead of being trained short;
+DAPO's sampler aborts at its cap of generation batches, here the run trains on what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, final
+
+from gumption.allocation.base import ChainAllocator, Decision
+from gumption.allocation.chain import Chain, differ
+from gumption.types import Fate, ProblemStream
+
+
+def _single(scores: Sequence[float], top: float, *, counts: bool) -> Decision:
+    """Accept a group whose scores differ; else drop it, in a place of the batch if `counts`."""
+    if differ(scores):
+        return Decision("accept", "mixed", counts=True)
+    fate: Fate = "solved" if min(scores) >= top else "gave_up"
+    return Decision("drop", "zero_variance", counts=counts, fate=fate)
+
+
+@final
+class Fixed(ChainAllocator):
+    """GRPO: groups of `group_size`, one attempt. Those of equal rewards keep their place in the batch, untrained.
+
+    Args:
+        stream: Where problems come from.
+        drop_zero_variance: False trains on groups of equal rewards too (their advantages are 0).
+        **shared: See `ChainAllocator`.
+    """
+
+    rule: ClassVar[str] = "fixed"
+
+    def __init__(self, stream: ProblemStream, *, drop_zero_variance: bool = True, **shared: Any) -> None:
+        super().__init__(stream, **shared)
+        self.drop_zero_variance = drop_zero_variance
+
+    def _judge(self, chain: Chain, scores: Sequence[float]) -> Decision:
+        if not self.drop_zero_variance and not differ(scores):
+            return Decision("accept", "all_equal", counts=True)
+        return _single(scores, self._top, counts=True)
+
+
+@final
+class Dynamic(ChainAllocator):
+    """DAPO: as `Fixed`, but groups of equal rewards take no place: refill until the batch is full.
+
+    Args:
+        stream: Where problems come from.
+        max_refills: Generation batches beyond the first for one update. At the bound the run trains on what there is.
+        **shared: See `ChainAllocator`.
+
+    Raises:
+        ValueError: `max_refills` is negative.
+    """
+
+    rule: ClassVar[str] = "dynamic"
+
+    def __init__(self, stream: ProblemStream, *, max_refills: int = 10, **shared: Any) -> None:
+        super().__init__(stream, **shared)
+        if max_refills < 0:
+            raise ValueError(f"max_refills must not be negative, got {max_refills}")
+        self.max_refills = max_refills
+
+    def _judge(self, chain: Chain, scores: Sequence[float]) -> Decision:
+        return _single(scores, self._top, counts=False)
+
+    def batch_ready(self, counted: int, told: int, groups_per_update: int) -> bool:
+        """Yes, when the batch is full, or at the bound, if there is anything to train on."""
+        bound = groups_per_update * (1 + self.max_refills)
+        return counted >= groups_per_update or (counted > 0 and told >= bound)
