@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import shutil
 import subprocess
 import sys
@@ -76,8 +77,16 @@ def convert(gguf: Path, folder: Path) -> None:
     )
     model.save_pretrained(folder, safe_serialization=True)
     tokenizer.save_pretrained(folder)
+    # transformers 5 writes two things that version 4 does not read; each version reads these.
+    edit(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast", model_max_length=8192)
+    edit(folder / "config.json", rope_theta=100_000.0)
     for path in folder.iterdir():
         path.chmod(0o644)
+
+
+def edit(path: Path, **values: object) -> None:
+    """Set keys of a JSON file."""
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **values}, indent=2) + "\n", "utf-8")
 
 
 def check(folder: Path) -> str:
