@@ -181,7 +181,8 @@ def sample(
 ) -> list[list[str]]:
     """`n` sampled completions of each prompt, in order.
 
-    Prompts of one length share a batch, so that no padding is needed; rows that have ended leave the batch.
+    Prompts of one length share a batch, so that no padding is needed; each is read once per batch; rows that have
+    ended leave it.
     """
     model.eval()
     encoded = tokenizer(list(prompts), add_special_tokens=False)["input_ids"]
@@ -194,8 +195,12 @@ def sample(
         rows = [i for i in indices for _ in range(n)]
         for start in range(0, len(rows), batch_size):
             chunk = rows[start : start + batch_size]
-            ids = torch.tensor([encoded[i] for i in chunk])
-            tokens = _sample_batch(model, ids, max_tokens, temperature, generator, int(tokenizer.eos_token_id))
+            distinct = list(dict.fromkeys(chunk))
+            place = {i: k for k, i in enumerate(distinct)}
+            ids = torch.tensor([encoded[i] for i in distinct])
+            copies = torch.tensor([place[i] for i in chunk])
+            end = int(tokenizer.eos_token_id)
+            tokens = _sample_batch(model, ids, copies, max_tokens, temperature, generator, end)
             for i, text in zip(chunk, tokenizer.batch_decode(tokens, skip_special_tokens=True), strict=True):
                 texts[i].append(text)
     return texts
@@ -204,6 +209,7 @@ def sample(
 def _sample_batch(
     model: LlamaForCausalLM,
     ids: torch.Tensor,
+    copies: torch.Tensor,
     max_tokens: int,
     temperature: float,
     generator: torch.Generator,
@@ -211,10 +217,13 @@ def _sample_batch(
 ) -> list[list[int]]:
     cache = DynamicCache(config=model.config)
     cached = {_CACHE: cache, "use_cache": True, "logits_to_keep": 1}
-    alive = torch.arange(len(ids))
-    tokens = torch.full((len(ids), max_tokens), end)
+    alive = torch.arange(len(copies))
+    tokens = torch.full((len(copies), max_tokens), end)
     for position in range(max_tokens):
         logits = model(input_ids=ids, **cached).logits[:, -1]
+        if position == 0:
+            cache.batch_select_indices(copies)
+            logits = logits[copies]
         probabilities = torch.softmax(logits / temperature, dim=-1)
         chosen = torch.multinomial(probabilities, 1, generator=generator)[:, 0]
         tokens[alive, position] = chosen
