@@ -19,6 +19,7 @@ from typing import Protocol
 from gumption import randomness
 from gumption.config import RunConfig
 from gumption.ledger.recorder import Recorder
+from gumption.selection.batch import make_batch
 from gumption.types import (
     Allocator,
     Attempt,
@@ -26,11 +27,8 @@ from gumption.types import (
     Engine,
     Final,
     Group,
-    Selection,
     Selector,
-    TrainBatch,
     Trainer,
-    TrainRow,
     UpdateResult,
     Verdict,
 )
@@ -54,7 +52,10 @@ class Place:
 
 @dataclass
 class Pipeline:
-    """The stages, wired. `allows(flops)` says whether the budget covers an update of that cost."""
+    """The stages, wired.
+
+    `allows(flops, version)` says whether the budget covers an update, `may_ask(capacity)` how many rollouts it leaves.
+    """
 
     config: RunConfig
     allocator: Allocator
@@ -64,7 +65,7 @@ class Pipeline:
     selector: Selector
     trainer: Trainer
     recorder: Recorder
-    allows: Callable[[int], bool] = lambda flops: True
+    allows: Callable[[int, int], bool] = lambda flops, version: True
     may_ask: Callable[[int], int] = lambda capacity: capacity
     places: list[Place] = field(default_factory=list)
     told: int = 0
@@ -129,7 +130,7 @@ class Pipeline:
         batch = make_batch(groups, credits, selections, version, count=self.config.selection.count)
         result = None
         if batch.rows_B:
-            if not self.allows(self.trainer.estimate_flops(batch)):
+            if not self.allows(self.trainer.estimate_flops(batch), version):
                 self.spent = True
                 return None
             with self.recorder.timed("train"):
@@ -176,26 +177,3 @@ class Pipeline:
             Final(m, "stale", "max_staleness") for m, young in zip(group.members, young_G, strict=True) if not young
         ]
         return (group.keep(young_G) if stale else group), stale
-
-
-def make_batch(
-    groups: Sequence[Group], credits: Sequence[Credit], selections: Sequence[Selection], version: int, *, count: str
-) -> TrainBatch:
-    """Kept rollouts of all groups, with the counts that the loss is divided by.
-
-    `count = "generated"` counts the full groups, so that dropping only rescales w(p); `"kept"` counts what is kept.
-    Groups alternate between the two halves that gradient noise is measured from.
-    """
-    rows: list[TrainRow] = []
-    sequences = tokens = 0
-    for g, (group, credit, selection) in enumerate(zip(groups, credits, selections, strict=True)):
-        kept = [group.members[i].rollout for i in selection.indices_J.tolist()]
-        advantages_J = credit.advantages_G[selection.indices_J]
-        rows += [
-            TrainRow(rollout, float(a), float(w), g % 2)
-            for rollout, a, w in zip(kept, advantages_J, selection.weights_J, strict=True)
-        ]
-        counted = [m.rollout for m in group.members] if count == "generated" else kept
-        sequences += len(counted)
-        tokens += sum(r.trained_tokens for r in counted)
-    return TrainBatch(tuple(rows), version, sequences, tokens)

@@ -48,6 +48,11 @@ class Budget:
             return False
         return self.allows_flops(flops)
 
+    def allows_update(self, flops: int, version: int) -> bool:
+        """May the trainer at `version` take a step of this cost?"""
+        updates = self.config.updates
+        return (updates is None or version < updates) and self.allows_flops(flops)
+
     def allows_flops(self, flops: int) -> bool:
         """May this many FLOPs be spent?"""
         if self.config.flops is None or self._recorder is None:

@@ -78,7 +78,7 @@ def build_parts(config: RunConfig, sink: Sink, *, wall_used: float = 0.0) -> Par
         selector=make_selector(config),
         trainer=trainer,
         recorder=recorder,
-        allows=budget.allows_flops,
+        allows=budget.allows_update,
         may_ask=budget.may_ask,
     )
     return Parts(

@@ -201,7 +201,7 @@ class Run:
             for result in updates:
                 self._after_update(result.skipped)
             if pipeline.spent or p.engine.exhausted:
-                return "tokens" if self._tokens_spent() else "flops"
+                return budget.reached(p.trainer.version) or ("tokens" if self._tokens_spent() else "flops")
             if pipeline.ended and not updates:
                 left = self.config.budget.rollouts
                 return "rollouts" if left is not None and budget.may_ask(1 << 30) <= 0 else "problems"

@@ -1,0 +1,30 @@
+"""From selections to what the trainer receives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gumption.types import Credit, Group, Selection, TrainBatch, TrainRow
+
+
+def make_batch(
+    groups: Sequence[Group], credits: Sequence[Credit], selections: Sequence[Selection], version: int, *, count: str
+) -> TrainBatch:
+    """Kept rollouts of all groups, with the counts that the loss is divided by.
+
+    `count = "generated"` counts the full groups, so that dropping only rescales w(p); `"kept"` counts what is kept.
+    Groups alternate between the two halves that gradient noise is measured from.
+    """
+    rows: list[TrainRow] = []
+    sequences = tokens = 0
+    for g, (group, credit, selection) in enumerate(zip(groups, credits, selections, strict=True)):
+        kept = [group.members[i].rollout for i in selection.indices_J.tolist()]
+        advantages_J = credit.advantages_G[selection.indices_J]
+        rows += [
+            TrainRow(rollout, float(a), float(w), g % 2)
+            for rollout, a, w in zip(kept, advantages_J, selection.weights_J, strict=True)
+        ]
+        counted = [m.rollout for m in group.members] if count == "generated" else kept
+        sequences += len(counted)
+        tokens += sum(r.trained_tokens for r in counted)
+    return TrainBatch(tuple(rows), version, sequences, tokens)
