@@ -248,8 +248,8 @@ class Recorder:
         kept_leverage = float(credit.leverage_G[kept_J].sum())
         self.cum_bits += credit.bits * chain.count
         w = self._window
-        w["bits"] += credit.bits * chain.count
-        w["bits_rollouts"] += chain.count
+        w["bits"] += credit.bits  # the mean is taken over problems, not over rollouts
+        w["chains"] += 1
         if update is not None:
             w["leverage"] += float(credit.leverage_G.sum())
             w["kept_leverage"] += kept_leverage
@@ -310,8 +310,8 @@ class Recorder:
             **self.totals(),
             **{f"time/{name}": s - self._seconds_before.get(name, 0.0) for name, s in self.seconds.items()},
         }
-        if w["bits_rollouts"]:
-            metrics["info/reward_entropy"] = w["bits"] / w["bits_rollouts"]
+        if w["chains"]:
+            metrics["info/reward_entropy"] = w["bits"] / w["chains"]
         self._seconds_before = dict(self.seconds)
         self._window.clear()
         self.last_step = metrics

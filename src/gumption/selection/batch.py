@@ -18,13 +18,14 @@ def make_batch(
     rows: list[TrainRow] = []
     sequences = tokens = 0
     for g, (group, credit, selection) in enumerate(zip(groups, credits, selections, strict=True)):
-        kept = [group.members[i].rollout for i in selection.indices_J.tolist()]
+        members = tuple(group.members)
+        kept = [members[i].rollout for i in selection.indices_J.tolist()]
         advantages_J = credit.advantages_G[selection.indices_J]
         rows += [
             TrainRow(rollout, float(a), float(w), g % 2)
             for rollout, a, w in zip(kept, advantages_J, selection.weights_J, strict=True)
         ]
-        counted = [m.rollout for m in group.members] if count == "generated" else kept
+        counted = [m.rollout for m in members] if count == "generated" else kept
         sequences += len(counted)
         tokens += sum(r.trained_tokens for r in counted)
     return TrainBatch(tuple(rows), version, sequences, tokens)
