@@ -12,7 +12,7 @@ DOC = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text(encoding="utf
 
 
 def section(title: str) -> str:
-    head, found, rest = DOC.partition(f"### {title}\n")
+    _, found, rest = DOC.partition(f"### {title}\n")
     assert found, f"docs/ledger.md has no section {title}"
     return rest.split("\n#")[0]
 
