@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, overload, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -333,6 +333,45 @@ class Member(NamedTuple):
         return float("nan") if value is None else value
 
 
+class Picked(NamedTuple):
+    """Some members of one attempt."""
+
+    attempt: Attempt
+    positions: tuple[int, ...]
+
+
+class Members(Sequence[Member]):
+    """Members of several attempts in order, each made when it is looked at.
+
+    Allocators report a chain's group at every attempt; making all `Member`s each time would be most of their cost.
+
+    >>> a = Attempt.empty(Request(Problem("x-0", "2+2=", "4", "math"), n=3))
+    >>> members = Members((Picked(a, (0, 2)),))
+    >>> len(members), [m.position for m in members], members[-1].position
+    (2, [0, 2], 2)
+    """
+
+    __slots__ = ("picked",)
+
+    def __init__(self, picked: tuple[Picked, ...]) -> None:
+        self.picked = picked
+
+    def __len__(self) -> int:
+        return sum([len(positions) for _, positions in self.picked])
+
+    def __iter__(self) -> Iterator[Member]:
+        return (Member(attempt, i) for attempt, positions in self.picked for i in positions)
+
+    @overload
+    def __getitem__(self, index: int) -> Member: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Member, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Member | tuple[Member, ...]:
+        return tuple(self)[index]
+
+
 @dataclass(eq=False)
 class Group:
     """The rollouts of a chain that may be trained on, with the counts of **all** its attempts.
@@ -357,7 +396,7 @@ class Group:
 
     chain_id: ChainId
     problem: Problem
-    members: tuple[Member, ...]
+    members: Sequence[Member]
     count: int
     reward_sum: float
     successes: int

@@ -17,9 +17,9 @@ import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, TypeGuard
 
-from gumption.allocation.chain import TOLERANCE, Buffered, Chain, chains_from_state, chains_state, members_of
+from gumption.allocation.chain import NEVER, TOLERANCE, Chain, chains_from_state, chains_state
 from gumption.allocation.tally import Tally
 from gumption.types import (
     Attempt,
@@ -28,6 +28,8 @@ from gumption.types import (
     Final,
     Group,
     Member,
+    Members,
+    Picked,
     ProblemStream,
     Request,
     Reward,
@@ -46,11 +48,22 @@ class Decision(NamedTuple):
     fate: Fate = "gave_up"
 
 
-class _Sorted(NamedTuple):
-    """One attempt's members, sorted: fresh and valued ones, and the counts of all valued ones."""
+class Told(NamedTuple):
+    """One attempt, sorted.
 
-    entry: Buffered
-    scores: list[float]  # of the fresh and valued members
+    Args:
+        picked: Its fresh and valued members.
+        scores: Their scores (the reward that rules look at).
+        low: Lowest score (infinity without any).
+        high: Highest score (−infinity without any).
+        valued: Valued members, those too old to train on included; `reward_sum` their rewards, `successes` those at
+            the maximum.
+    """
+
+    picked: Picked
+    scores: Sequence[float]
+    low: float
+    high: float
     valued: int
     reward_sum: float
     successes: int
@@ -109,8 +122,8 @@ class ChainAllocator(ABC):
     # -- the rule
 
     @abstractmethod
-    def _judge(self, chain: Chain, scores: Sequence[float]) -> Decision:
-        """Decide about the scores of one attempt; `chain.attempts` includes it, `chain.best` does not."""
+    def _judge(self, chain: Chain, told: Told) -> Decision:
+        """Decide about one attempt. The counts of `chain` include it, its best and its buffers do not."""
 
     def _may_resample(self, chain: Chain) -> bool:
         """May this chain be asked again without a coin?"""
@@ -157,43 +170,43 @@ class ChainAllocator(ABC):
             ValueError: the attempt was not asked for, was told already, or has no rewards.
         """
         chain = self._expected(attempt)
-        tally = self._tally
-        tally.at(version)
+        self._tally.at(version)
         finals: list[Final] = []
-        if self.max_age >= 0:
+        if self.max_age >= 0 and chain.oldest < version - self.max_age:
             self._drop_stale(chain, version - self.max_age, finals)
         told = self._sort(attempt, version, fresh, finals)
-        pooled = chain.unjudged
         chain.waiting = False
         chain.attempts += 1
         chain.count += told.valued
         chain.reward_sum += told.reward_sum
         chain.successes += told.successes
-        scores = told.scores
-        if len(scores) >= min(2, attempt.request.n):
-            tally.judged(scores, self._top)
-            if pooled:
-                scores = [*(self._score(m) for entry in pooled for m in members_of(entry)), *scores]
+        values = (told.valued, told.reward_sum)
+        if len(told.scores) >= min(2, attempt.request.n):
+            self._tally.judged(told.low, told.high, self._top)
+            if chain.unjudged:
+                told, values = self._pool(chain, told)
             chain.resamples = 0
-            decision = self._judge(chain, scores)
+            decision = self._judge(chain, told)
         else:
             decision = self._unjudged(chain, told)
-        members = chain.members()
-        members += members_of(told.entry)
-        group = self._group(chain, members, told, pooled)
-        if decision.kind == "retry":
-            self._requeue(chain, told, scores)
+        members = Members((*chain.judged, *chain.unjudged, told.picked))
+        group = Group(
+            chain.id, chain.problem, members, chain.count, chain.reward_sum, chain.successes, chain.attempts, values
+        )
+        kind, reason, counts, fate = decision
+        self._tally.verdict(kind, fate, chain.attempts)
+        if kind == "retry":
+            self._requeue(chain, told)
         else:
             del self._chains[chain.id]
-            if decision.kind != "accept":
-                fate, reason = decision.fate, decision.reason
-                finals.extend([Final(m, fate, reason) for m in members])
-        tally.verdict(decision.kind, decision.fate, chain.attempts)
-        return Verdict(decision.kind, decision.reason, group, decision.kind == "accept", decision.counts, tuple(finals))
+            if kind != "accept":
+                finals += [Final(m, fate, reason) for m in members]
+        return Verdict(kind, reason, group, kind == "accept", counts, tuple(finals))
 
     def drain(self) -> list[Final]:
         """End of run: forget every open chain and return its buffered rollouts as `unfinished`."""
-        finals = [Final(m, "unfinished", "run_ended") for chain in self._chains.values() for m in chain.members()]
+        waiting = [Members((*chain.judged, *chain.unjudged)) for chain in self._chains.values()]
+        finals = [Final(m, "unfinished", "run_ended") for members in waiting for m in members]
         self._chains.clear()
         self._retries.clear()
         return finals
@@ -215,49 +228,61 @@ class ChainAllocator(ABC):
 
     def _drop_stale(self, chain: Chain, limit: int, finals: list[Final]) -> None:
         """Buffered rollouts from before version `limit` leave the chain; its counts stay."""
-        for part in (chain.judged, chain.unjudged):
-            if any(entry.oldest < limit for entry in part):
-                kept = []
-                for entry in part:
-                    if entry.oldest < limit:
-                        versions = entry.attempt.version_start_G.tolist()
-                        young = tuple(i for i in entry.positions if versions[i] >= limit)
-                        old = [i for i in entry.positions if versions[i] < limit]
-                        finals.extend(Final(Member(entry.attempt, i), "stale", "max_age") for i in old)
-                        entry = Buffered(entry.attempt, young, min((versions[i] for i in young), default=0))
-                    if entry.positions:
-                        kept.append(entry)
-                part[:] = kept
+        chain.oldest = NEVER
+        for buffer in (chain.judged, chain.unjudged):
+            kept = []
+            for attempt, positions in buffer:
+                versions = attempt.version_start_G.tolist()
+                finals += [Final(Member(attempt, i), "stale", "max_age") for i in positions if versions[i] < limit]
+                young = tuple(i for i in positions if versions[i] >= limit)
+                if young:
+                    kept.append(Picked(attempt, positions if len(young) == len(positions) else young))
+                    chain.oldest = min(chain.oldest, *(versions[i] for i in young))
+            buffer[:] = kept
 
-    def _sort(self, attempt: Attempt, version: int, fresh: bool, finals: list[Final]) -> _Sorted:
+    def _sort(self, attempt: Attempt, version: int, fresh: bool, finals: list[Final]) -> Told:
         """Settle members without value and members too old; the rest may be trained on."""
+        rewards = attempt.rewards_G
+        assert rewards is not None
+        values = [r.value for r in rewards]
+        scores = values if self.filter_on == "total" else [r.value if r.task is None else r.task for r in rewards]
         versions: list[int] = attempt.version_start_G.tolist()
-        oldest = min(versions)
-        limit = version - self.max_age if self.max_age >= 0 else oldest
-        if not fresh:
-            limit = max(versions) + 1
-        positions, scores = [], []
-        total, valued, successes = 0.0, 0, 0
-        for i, reward in enumerate(attempt.rewards_G or ()):
-            value = reward.value
-            score = value if reward.task is None or self.filter_on == "total" else reward.task
-            if value is None or score is None or not math.isfinite(value) or not math.isfinite(score):
-                finals.append(Final(Member(attempt, i), *_no_value(reward)))
+        limit = NEVER if not fresh else version - self.max_age if self.max_age >= 0 else -NEVER
+        if min(versions) >= limit and _finite(values) and _finite(scores):  # the usual case: all may be trained on
+            positions = self._everyone if len(values) == self.group_size else tuple(range(len(values)))
+            low, high = min(scores), max(scores)
+            successes = sum([s >= self._top for s in scores]) if high >= self._top else 0
+            return Told(Picked(attempt, positions), scores, low, high, len(values), float(sum(values)), successes)
+        valued: list[tuple[float, float]] = []
+        picked: list[int] = []
+        for i, (value, score) in enumerate(zip(values, scores, strict=True)):
+            if value is None or score is None or not math.isfinite(value + score):
+                finals.append(Final(Member(attempt, i), *_no_value(rewards[i])))
                 continue
-            valued += 1
-            total += value
-            successes += score >= self._top
+            valued.append((value, score))
             if versions[i] >= limit:
-                positions.append(i)
-                scores.append(float(score))
+                picked.append(i)
             else:
                 finals.append(Final(Member(attempt, i), "stale", "max_age"))
-        everyone = self._everyone if len(positions) == len(self._everyone) else tuple(positions)
-        if oldest < limit:
-            oldest = min((versions[i] for i in positions), default=oldest)
-        return _Sorted(Buffered(attempt, everyone, oldest), scores, valued, float(total), successes)
+        young = [s for i in picked if (s := scores[i]) is not None]
+        return Told(
+            Picked(attempt, tuple(picked)),
+            young,
+            min(young, default=math.inf),
+            max(young, default=-math.inf),
+            len(valued),
+            float(sum(v for v, _ in valued)),
+            sum(s >= self._top for _, s in valued),
+        )
 
-    def _unjudged(self, chain: Chain, told: _Sorted) -> Decision:
+    def _pool(self, chain: Chain, told: Told) -> tuple[Told, tuple[int, float]]:
+        """Add what earlier attempts left unjudged to the scores, and to the counts of the judged attempt."""
+        waiting = list(Members(tuple(chain.unjudged)))
+        scores = [*map(self._score, waiting), *told.scores]
+        values = told.valued + len(waiting), told.reward_sum + sum(m.value for m in waiting)
+        return told._replace(scores=scores, low=min(scores), high=max(scores)), values
+
+    def _unjudged(self, chain: Chain, told: Told) -> Decision:
         """Too few fresh rewards: again, without a coin, within the bound."""
         reason = "stale_attempt" if told.valued and not told.scores else "too_few_rewards"
         if self._may_resample(chain):
@@ -265,33 +290,17 @@ class ChainAllocator(ABC):
             return Decision("retry", reason)
         return Decision("give_up", reason)
 
-    def _requeue(self, chain: Chain, told: _Sorted, scores: Sequence[float]) -> None:
-        if chain.resamples:
-            if told.entry.positions:
-                chain.unjudged.append(told.entry)
-        else:
-            chain.judged += [*chain.unjudged, told.entry]
-            chain.unjudged.clear()
-            high = max(scores)
-            chain.best = high if chain.best is None else max(chain.best, high)
+    def _requeue(self, chain: Chain, told: Told) -> None:
+        """Buffer the attempt, and put the chain where the next `ask` looks first."""
+        judged = chain.resamples == 0
+        if judged:
+            if chain.unjudged:
+                chain.judged += chain.unjudged
+                chain.unjudged.clear()
+            chain.best = told.high if chain.best is None else max(chain.best, told.high)
+        if told.picked.positions:
+            chain.keep(told.picked, judged=judged)
         self._retries.append(chain)
-
-    def _group(self, chain: Chain, members: list[Member], told: _Sorted, pooled: Sequence[Buffered]) -> Group:
-        """The chain as a group: fresh buffered members, then this attempt's."""
-        values = (told.valued, told.reward_sum)
-        if pooled:
-            extra = [m.value for entry in pooled for m in members_of(entry)]
-            values = (told.valued + len(extra), told.reward_sum + sum(extra))
-        return Group(
-            chain.id,
-            chain.problem,
-            tuple(members),
-            chain.count,
-            chain.reward_sum,
-            chain.successes,
-            chain.attempts,
-            values,
-        )
 
     def _score(self, member: Member) -> float:
         rewards = member.attempt.rewards_G
@@ -330,6 +339,11 @@ class ChainAllocator(ABC):
         self._chains = {chain.id: chain for chain in chains}
         self._retries = deque(self._chains[ChainId(*pair)] for pair in state["retries"])
         self._tally.load_state_dict(state["tally"])
+
+
+def _finite(values: Sequence[float | None]) -> TypeGuard[Sequence[float]]:
+    """Is there a finite number everywhere? (A sum of such is finite; NaN and infinity spoil it.)"""
+    return None not in values and math.isfinite(sum(values))  # type: ignore[arg-type]
 
 
 def _no_value(reward: Reward) -> tuple[Fate, str]:

@@ -4,32 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
-from typing import NamedTuple
 
 import numpy as np
 
-from gumption.types import Attempt, ChainId, Member, Problem, StateTree, attempt_from_state, attempt_state
+from gumption.types import ChainId, Picked, Problem, StateTree, attempt_from_state, attempt_state
 
 TOLERANCE = 1e-6
 """Rewards closer than this are equal: float noise is not variance."""
 
-
-def differ(scores: Sequence[float]) -> bool:
-    """Do the scores differ by more than float noise?
-
-    >>> differ([1.0, 0.0]), differ([0.3, 0.1 + 0.2]), differ([1.0])
-    (True, False, False)
-    """
-    return max(scores) - min(scores) > TOLERANCE
-
-
-class Buffered(NamedTuple):
-    """Valued members of one attempt that wait in a chain, with the oldest policy version among them."""
-
-    attempt: Attempt
-    positions: tuple[int, ...]
-    oldest: int
+NEVER = 2**62
+"""Oldest version of an empty buffer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -44,6 +28,7 @@ class Chain:
         resamples: Attempts in a row that could not be judged.
         judged: Buffered rollouts of judged attempts, oldest first.
         unjudged: Buffered rollouts of attempts that could not be judged.
+        oldest: Oldest policy version in the buffers (or an older one).
     """
 
     id: ChainId
@@ -55,17 +40,15 @@ class Chain:
     successes: int = 0
     best: float | None = None
     resamples: int = 0
-    judged: list[Buffered] = field(default_factory=list)
-    unjudged: list[Buffered] = field(default_factory=list)
+    judged: list[Picked] = field(default_factory=list)
+    unjudged: list[Picked] = field(default_factory=list)
+    oldest: int = NEVER
 
-    def members(self) -> list[Member]:
-        """Every buffered rollout, oldest attempt first."""
-        return [m for part in (self.judged, self.unjudged) for entry in part for m in members_of(entry)]
-
-
-def members_of(entry: Buffered) -> list[Member]:
-    """The buffered members of one attempt."""
-    return list(map(Member, repeat(entry.attempt), entry.positions))
+    def keep(self, picked: Picked, *, judged: bool) -> None:
+        """Buffer some members of an attempt."""
+        (self.judged if judged else self.unjudged).append(picked)
+        versions = picked.attempt.version_start_G.tolist()
+        self.oldest = min(self.oldest, min(versions))
 
 
 _COLUMNS = ("attempts", "waiting", "count", "reward_sum", "successes", "resamples")
@@ -100,17 +83,13 @@ def chains_from_state(
         chains.append(chain)
     flags = zip(state["buffer_chain"].tolist(), state["buffer_judged"].tolist(), state["buffer"], strict=True)
     for c, judged, saved in flags:
-        chain = chains[c]
-        attempt = attempt_from_state(saved["attempt"], chain.problem)
+        attempt = attempt_from_state(saved["attempt"], chains[c].problem)
         positions = tuple(saved["positions"])
-        versions = attempt.version_start_G.tolist()
-        oldest = min(versions[i] for i in positions)
-        entry = Buffered(attempt, everyone if positions == everyone else positions, oldest)
-        (chain.judged if judged else chain.unjudged).append(entry)
+        chains[c].keep(Picked(attempt, everyone if positions == everyone else positions), judged=judged)
     return chains
 
 
-def _entries(chain: Chain) -> list[tuple[bool, Buffered]]:
+def _entries(chain: Chain) -> list[tuple[bool, Picked]]:
     return [*((True, e) for e in chain.judged), *((False, e) for e in chain.unjudged)]
 
 

@@ -6,20 +6,18 @@ DAPO's sampler aborts at its cap of generation batches, here the run trains on w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, final
 
-from gumption.allocation.base import ChainAllocator, Decision
-from gumption.allocation.chain import Chain, differ
-from gumption.types import Fate, ProblemStream
+from gumption.allocation.base import ChainAllocator, Decision, Told
+from gumption.allocation.chain import TOLERANCE, Chain
+from gumption.types import ProblemStream
 
 
-def _single(scores: Sequence[float], top: float, *, counts: bool) -> Decision:
+def _single(told: Told, top: float, *, counts: bool) -> Decision:
     """Accept a group whose scores differ; else drop it, in a place of the batch if `counts`."""
-    if differ(scores):
+    if told.high - told.low > TOLERANCE:
         return Decision("accept", "mixed", counts=True)
-    fate: Fate = "solved" if min(scores) >= top else "gave_up"
-    return Decision("drop", "zero_variance", counts=counts, fate=fate)
+    return Decision("drop", "zero_variance", counts=counts, fate="solved" if told.low >= top else "gave_up")
 
 
 @final
@@ -38,10 +36,11 @@ class Fixed(ChainAllocator):
         super().__init__(stream, **shared)
         self.drop_zero_variance = drop_zero_variance
 
-    def _judge(self, chain: Chain, scores: Sequence[float]) -> Decision:
-        if not self.drop_zero_variance and not differ(scores):
+    def _judge(self, chain: Chain, told: Told) -> Decision:
+        decision = _single(told, self._top, counts=True)
+        if decision.kind == "drop" and not self.drop_zero_variance:
             return Decision("accept", "all_equal", counts=True)
-        return _single(scores, self._top, counts=True)
+        return decision
 
 
 @final
@@ -65,8 +64,8 @@ class Dynamic(ChainAllocator):
             raise ValueError(f"max_refills must not be negative, got {max_refills}")
         self.max_refills = max_refills
 
-    def _judge(self, chain: Chain, scores: Sequence[float]) -> Decision:
-        return _single(scores, self._top, counts=False)
+    def _judge(self, chain: Chain, told: Told) -> Decision:
+        return _single(told, self._top, counts=False)
 
     def batch_ready(self, counted: int, told: int, groups_per_update: int) -> bool:
         """Yes, when the batch is full, or at the bound, if there is anything to train on."""

@@ -7,12 +7,11 @@ for again, where the published code loses the chain; rewards may be missing (see
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, final
 
 from gumption import randomness
-from gumption.allocation.base import ChainAllocator, Decision
-from gumption.allocation.chain import TOLERANCE, Chain, differ
+from gumption.allocation.base import ChainAllocator, Decision, Told
+from gumption.allocation.chain import TOLERANCE, Chain
 from gumption.types import ProblemStream
 
 
@@ -68,12 +67,11 @@ class NeverGiveUp(ChainAllocator):
         self.accept_on = accept_on
         self.max_attempts = max_attempts
 
-    def _judge(self, chain: Chain, scores: Sequence[float]) -> Decision:
-        reason = self._accept(chain.best, scores)
+    def _judge(self, chain: Chain, told: Told) -> Decision:
+        reason = self._accept(chain.best, told.low, told.high)
         if reason is not None:
             return Decision("accept", reason, counts=True)
-        best = max(scores) if chain.best is None else max(chain.best, max(scores))
-        if best >= self._top:
+        if told.high >= self._top:  # a later attempt as good as this would have been better than the chain's best
             return Decision("drop", "solved", fate="solved")
         if self.max_attempts is not None and chain.attempts >= self.max_attempts:
             return Decision("give_up", "max_attempts")
@@ -81,14 +79,14 @@ class NeverGiveUp(ChainAllocator):
             return Decision("give_up", "coin")
         return Decision("retry", "all_equal" if chain.best is None else f"not_{self.accept_on}")
 
-    def _accept(self, best: float | None, scores: Sequence[float]) -> str | None:
-        """Why this attempt is accepted, or `None`."""
+    def _accept(self, best: float | None, low: float, high: float) -> str | None:
+        """Why an attempt with scores from `low` to `high` is accepted, or `None`."""
+        differ = high - low > TOLERANCE
         if best is None:
-            return "mixed" if differ(scores) else None
-        high = max(scores)
+            return "mixed" if differ else None
         if high > best + TOLERANCE:
             return "better"
-        if self.accept_on == "different" and (differ(scores) or high < best - TOLERANCE):
+        if self.accept_on == "different" and (differ or high < best - TOLERANCE):
             return "different"
         return None
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
-from gumption.allocation.chain import differ
+from gumption.allocation.chain import TOLERANCE
 from gumption.types import Fate, StateTree, VerdictKind
 
 
@@ -27,8 +26,8 @@ class Tally:
     """Verdicts so far (whole run), and what happened since the last update (`window`).
 
     >>> tally = Tally()
-    >>> tally.at(3); tally.judged([0.0, 0.0], 1.0); tally.verdict("retry", "gave_up", 1)
-    >>> tally.judged([1.0, 0.0], 1.0); tally.verdict("accept", "gave_up", 2)
+    >>> tally.at(3); tally.judged(0.0, 0.0, 1.0); tally.verdict("retry", "gave_up", 1)
+    >>> tally.judged(0.0, 1.0, 1.0); tally.verdict("accept", "gave_up", 2)
     >>> tally.metrics()["frac_reward_zero_std"], tally.metrics()["allocation/attempts_per_group"]
     (0.5, 2.0)
     """
@@ -48,14 +47,17 @@ class Tally:
         if version != self.window.version:
             self.window = _Window(version)
 
-    def judged(self, scores: Sequence[float], top: float) -> None:
-        """An attempt with these scores was judged; `top` and above is a success."""
+    def judged(self, low: float, high: float, top: float) -> None:
+        """An attempt with scores from `low` to `high` was judged; `top` and above is a success."""
         self.unjudged -= 1
         w = self.window
         w.judged += 1
-        w.zero_std += not differ(scores)
-        w.none += max(scores) < top
-        w.all += min(scores) >= top
+        if high - low <= TOLERANCE:
+            w.zero_std += 1
+        if high < top:
+            w.none += 1
+        elif low >= top:
+            w.all += 1
 
     def verdict(self, kind: VerdictKind, fate: Fate, attempts: int) -> None:
         """A verdict was given after so many attempts of its chain; `fate` is that of the members of an ended one."""

@@ -90,12 +90,22 @@ def test_status_gives_the_fate():
     ]
 
 
-@pytest.mark.parametrize("nonsense", [float("nan"), float("inf"), -float("inf")])
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    "nonsense", [NAN, INF, -INF, Reward(NAN, task=1.0), Reward(1.0, task=NAN), Reward(INF, task=0)]
+)
 def test_numbers_that_are_none(nonsense):
     """A value that is not finite is no reward (a verifier's 0/0 must not poison a baseline)."""
     verdict = tell(fixed(), [1.0, 0.0, 0.0, nonsense])
     assert (verdict.group.size, verdict.group.count, verdict.group.reward_sum) == (3, 3, 1.0)
     assert [(f.fate, f.reason) for f in verdict.finals] == [("error", "no_value")]
+
+
+def test_infinities_do_not_cancel():
+    verdict = tell(fixed(), [INF, -INF, 1.0, 0.0])
+    assert (verdict.group.count, verdict.group.reward_sum, len(verdict.finals)) == (2, 1.0, 2)
 
 
 def test_dynamic_batch_is_ready_when_full_or_at_the_bound():
