@@ -20,11 +20,14 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gumption.config import ProblemsConfig
 from gumption.problems.sets import ProblemSet, SkippedRow, combine, distinct, dress
 from gumption.problems.stream import Stream, make_stream
 from gumption.types import Problem
+
+if TYPE_CHECKING:
+    from gumption.config import ProblemsConfig
 
 __all__ = [
     "SOURCES",

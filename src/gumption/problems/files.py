@@ -13,11 +13,13 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
-from gumption.config import ProblemsConfig
 from gumption.problems.rows import BadRow, RowReader
 from gumption.problems.sets import ProblemSet
+
+if TYPE_CHECKING:
+    from gumption.config import ProblemsConfig
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 MAX_LINE_BYTES = 1 << 26

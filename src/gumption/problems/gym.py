@@ -17,12 +17,14 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gumption.config import ProblemsConfig
 from gumption.problems.sets import ProblemSet, SkippedRow
 from gumption.randomness import key
 from gumption.types import Problem
+
+if TYPE_CHECKING:
+    from gumption.config import ProblemsConfig
 
 TEMPLATE = "{prompt}\n\nPut the final answer between <answer> and </answer>."
 DEFAULT_SIZE = 512
@@ -51,14 +53,16 @@ def load(config: ProblemsConfig, *, argument: str, seed: int, held_out: bool) ->
         raise ValueError(f"{source}: set problems.size and the run's seed, not problems.options")
     options = json.dumps(config.options, sort_keys=True)
     size = config.size or DEFAULT_SIZE
-    rows = list(_items(argument, options, _start(seed, "train", argument, 0), size))
+    made = _items(argument, options, _start(seed, "train", argument, 0), size)
+    rows = list(made.rows)
     if held_out:
         asked = {_question(row) for row in rows}
         rows = _other(argument, options, seed, asked, config.held_out_size or DEFAULT_HELD_OUT)
-    return _problems(rows, config, source)
+    return _problems(rows, made.compares_text, config, argument)
 
 
-def _problems(rows: list[Entry | str], config: ProblemsConfig, source: str) -> ProblemSet:
+def _problems(rows: list[Entry | str], compares_text: bool, config: ProblemsConfig, name: str) -> ProblemSet:
+    source = f"gym:{name}"
     problems, lines, skipped = [], [], []
     for number, entry in enumerate(rows, 1):
         if isinstance(entry, str):
@@ -67,7 +71,7 @@ def _problems(rows: list[Entry | str], config: ProblemsConfig, source: str) -> P
                 raise ValueError(str(row))
             skipped.append(row)
             continue
-        problems.append(make_problem(entry, source.partition(":")[2], config.options, config.template))
+        problems.append(make_problem(entry, name, config.options, config.template, compares_text))
         lines.append(number)
     if not problems:
         why = f"; the first: {skipped[0]}" if skipped else ""
@@ -75,23 +79,32 @@ def _problems(rows: list[Entry | str], config: ProblemsConfig, source: str) -> P
     return ProblemSet(tuple(problems), source, tuple(skipped), tuple(lines))
 
 
-def make_problem(entry: Entry, name: str, options: Mapping[str, Any], template: str | None = None) -> Problem:
+def make_problem(
+    entry: Entry, name: str, options: Mapping[str, Any], template: str | None = None, compares_text: bool = False
+) -> Problem:
     """The problem of one reasoning-gym entry.
+
+    Args:
+        entry: `question`, `answer` and `metadata`, as the generator made them.
+        name: The generator.
+        options: Its options.
+        template: Text around the question; default `TEMPLATE`.
+        compares_text: The generator scores by comparing strings, so that scoring needs no worker process.
 
     >>> p = make_problem({"question": "3 + 4?", "answer": "7", "metadata": {}}, "chain_sum", {}, "{prompt}")
     >>> p.prompt, p.answer, p.verifier, p.meta["family"]
     ('3 + 4?', '7', 'gym', 'chain_sum')
     """
     prompt = (TEMPLATE if template is None else template).replace("{prompt}", entry["question"])
-    row = {"prompt": prompt, "answer": entry["answer"], "family": name, "options": dict(options), "entry": entry}
-    return Problem.from_row(row, verifier="gym")
+    meta = {"family": name, "options": dict(options), "entry": entry, "compares_text": compares_text}
+    return Problem.from_row({"prompt": prompt, "answer": entry["answer"], **meta}, verifier="gym")
 
 
 def _other(name: str, options: str, seed: int, taken: set[str], size: int) -> list[Entry | str]:
     """`size` items that ask none of the questions `taken`, nor the same one twice."""
     rows: list[Entry | str] = []
     for attempt in range(_ROUNDS):
-        for row in _items(name, options, _start(seed, "held_out", name, attempt), size):
+        for row in _items(name, options, _start(seed, "held_out", name, attempt), size).rows:
             if len(rows) < size and _question(row) not in taken:
                 taken.add(_question(row))
                 rows.append(row)
@@ -111,24 +124,31 @@ def _start(seed: int, purpose: str, name: str, attempt: int) -> int:
 
 
 @functools.lru_cache(maxsize=4)  # a run asks for the training rows twice: for themselves, and to keep the others apart
-def _items(name: str, options: str, seed: int, size: int) -> tuple[Entry | str, ...]:
-    (rows,) = generate([(name, json.loads(options), seed, size)])
-    if isinstance(rows, str):
-        raise ValueError(f"gym:{name}: {rows}")
-    return tuple(rows)
+def _items(name: str, options: str, seed: int, size: int) -> Generated:
+    (made,) = generate([(name, json.loads(options), seed, size)])
+    if isinstance(made, str):
+        raise ValueError(f"gym:{name}: {made}")
+    return made
 
 
 Spec = tuple[str, dict[str, Any], int, int]
 
 
-def generate(specs: list[Spec]) -> list[list[Entry | str] | str]:
+class Generated(NamedTuple):
+    """What one generator made."""
+
+    rows: tuple[Entry | str, ...]  # an error text in the place of each item that failed
+    compares_text: bool
+
+
+def generate(specs: list[Spec]) -> list[Generated | str]:
     """Generate data sets in a child process.
 
     Args:
         specs: (generator, options, seed, size) of each.
 
     Returns:
-        For each its entries, an error text in the place of each item that failed; or one error text for the whole.
+        For each what it made, or an error text.
 
     Raises:
         ValueError: the child process died (reasoning-gym is not installed, for example).
@@ -147,8 +167,7 @@ def generate(specs: list[Spec]) -> list[list[Entry | str] | str]:
         if "No module named 'reasoning_gym'" in lines[-1]:
             raise ValueError("gym: problems need reasoning-gym: pip install 'gumption[gym]'")
         raise ValueError(f"the reasoning-gym process ended with code {done.returncode}: {lines[-1]}")
-    result: list[list[Entry | str] | str] = pickle.loads(done.stdout)
-    return result
+    return [made if isinstance(made, str) else Generated(*made) for made in pickle.loads(done.stdout)]
 
 
 def create(name: str, options: Mapping[str, Any], seed: int = 0, size: int = 1) -> Any:
@@ -177,10 +196,11 @@ def create(name: str, options: Mapping[str, Any], seed: int = 0, size: int = 1) 
         raise ValueError(f"options {dict(options)}: {error or type(error).__name__}") from None
 
 
-def _generate_here(spec: Spec) -> list[Entry | str] | str:
+def _generate_here(spec: Spec) -> tuple[tuple[Entry | str, ...], bool] | str:
     import random
 
     import numpy as np
+    from reasoning_gym.dataset import ProceduralDataset
 
     name, options, seed, size = spec
     random.seed(seed)
@@ -199,7 +219,7 @@ def _generate_here(spec: Spec) -> list[Entry | str] | str:
             rows.append(entry)
         except Exception as error:  # a generator's own mistake costs one item, not the run
             rows.append(f"{type(error).__name__}: {error}")
-    return rows
+    return tuple(rows), type(data).score_answer is ProceduralDataset.score_answer
 
 
 def _child() -> None:

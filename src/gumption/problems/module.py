@@ -21,11 +21,13 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gumption.config import ProblemsConfig
 from gumption.problems.rows import RowReader
 from gumption.problems.sets import ProblemSet
+
+if TYPE_CHECKING:
+    from gumption.config import ProblemsConfig
 
 DEFAULT_SIZE = 512
 DEFAULT_HELD_OUT = 128

@@ -13,11 +13,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gumption.config import ProblemsConfig
 from gumption.problems.sets import ProblemSet, SkippedRow, distinct
 from gumption.types import Problem
+
+if TYPE_CHECKING:
+    from gumption.config import ProblemsConfig
 
 PROMPT_FIELDS = ("prompt", "question", "problem", "messages")
 ANSWER_FIELDS = ("answer", "solution", "ground_truth", "reward_model.ground_truth")
@@ -48,6 +50,7 @@ class RowReader:
         config: Field names, template, `strict`.
         source: Name of the file or source, for messages.
 
+    >>> from gumption.config import ProblemsConfig
     >>> reader = RowReader(ProblemsConfig(), "a.jsonl")
     >>> s = reader.read([(1, {"question": "2+2?", "answer": "two and two ... #### 4"}), (2, {"question": "3+3?"})])
     >>> s.problems[0].answer, s.problems[0].prompt[:4], str(s.skipped[0])[:20]

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gumption.config import ProblemsConfig
 from gumption.problems.mixture import check_weights, next_source
 from gumption.problems.sets import ProblemSet
 from gumption.randomness import key, uniforms
 from gumption.types import IntArray, Problem, StateTree
+
+if TYPE_CHECKING:
+    from gumption.config import ProblemsConfig
 
 
 class Stream:
