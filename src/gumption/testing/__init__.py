@@ -11,11 +11,13 @@ from gumption.rollouts.scripted import ScriptedEngine, ScriptedTrainer, make_scr
 from gumption.testing.allocators import AllocatorTestCase
 from gumption.testing.builders import ListStream, RewardLike, answer, attempt, problem
 from gumption.testing.conversation import Conversation, copy_state, summary
+from gumption.testing.engines import EngineTestCase, check_attempt
 from gumption.testing.selectors import SelectorTestCase, group_credit_of, scored_group
 
 __all__ = [
     "AllocatorTestCase",
     "Conversation",
+    "EngineTestCase",
     "ListStream",
     "RewardLike",
     "ScriptedEngine",
@@ -24,6 +26,7 @@ __all__ = [
     "SelectorTestCase",
     "answer",
     "attempt",
+    "check_attempt",
     "copy_state",
     "group_credit_of",
     "make_scripted",

@@ -110,11 +110,9 @@ class ScriptedEngine:
             return done
         polls = -(-(self._ends[0][0] - self._step) // self.decode_steps)
         target = self._step + max(1, polls) * self.decode_steps
-        while self._step < target and self._ends:
-            if not self._advance(min(target, self._ends[0][0]) - self._step):
-                break
+        while self._advance(min(target, self._ends[0][0]) - self._step):
             self._collect(done)
-            if not self._start_waiting():
+            if self._step >= target or not self._start_waiting() or not self._ends:
                 break
         return done
 
