@@ -7,18 +7,21 @@ blocks are found: fences are paired line by line, so a block in another language
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from typing import Literal
 
-from gumption.problems.manufactoria.compact import from_compact
+from gumption.problems.manufactoria.compact import END, NONE, from_compact, to_compact
 from gumption.problems.manufactoria.dsl import DslError, Program, parse
 from gumption.problems.manufactoria.families import get_family
+from gumption.problems.manufactoria.solver import solve
 from gumption.problems.manufactoria.testgen import hidden_tests
-from gumption.problems.manufactoria.verdict import Test, read_tests, run_tests
+from gumption.problems.manufactoria.verdict import Test, has_regex, read_tests, run_tests
 from gumption.types import Problem, Reward
 
 _FENCE = "```"
 _KEPT_PROBLEMS = 4096
+_PARAMETERS = {"problem_family", "parameters"}
 
 
 class ManufactoriaVerifier:
@@ -72,6 +75,13 @@ class ManufactoriaVerifier:
         value = sum(passed) / len(passed) if self.mode == "per_test" else float(all(passed))
         return Reward(value, tuple(map(float, passed)))
 
+    def in_process(self, problem: Problem) -> bool:
+        """Visits bound every run, but not the time of a regex that a row may give as expected output."""
+        try:
+            return not any(has_regex(test) for test in self._tests(problem))
+        except Exception:
+            return True  # such a row gets no value and costs nothing
+
     def _tests(self, problem: Problem) -> tuple[Test, ...]:
         if problem.id in self._tests_of:
             self._tests_of.move_to_end(problem.id)
@@ -88,10 +98,31 @@ class ManufactoriaVerifier:
 
 
 def _hidden(problem: Problem, visible: tuple[Test, ...]) -> tuple[Test, ...]:
-    if not {"problem_family", "parameters"} <= set(problem.meta):
+    if not set(problem.meta) >= _PARAMETERS:
         raise ValueError("hidden tests need 'problem_family' and 'parameters' in the problem's meta")
     family = get_family(problem.meta["problem_family"])
     return hidden_tests(family, family.parameters_type.from_dict(problem.meta["parameters"]), visible)
+
+
+def gold_completion(problem: Problem) -> str | None:
+    """A completion that must get the full score; None for rows without family and parameters."""
+    if not set(problem.meta) >= _PARAMETERS:
+        return None
+    family = get_family(problem.meta["problem_family"])
+    program = solve(family.name, family.parameters_type.from_dict(problem.meta["parameters"]))
+    if problem.meta.get("notation") == "compact":
+        return to_compact(program)
+    return f"```manufactoria\n{program.to_text()}\n```"
+
+
+def mutated_completion(problem: Problem) -> str | None:
+    """A completion that must not: the same program with every way to its end cut off."""
+    gold = gold_completion(problem)
+    if gold is None:
+        return None
+    if problem.meta.get("notation") == "compact":
+        return gold.replace(END, NONE)
+    return re.sub(r"^( +\S+) end$", r"\1 NONE", gold, flags=re.MULTILINE)
 
 
 def read_program(completion: str, *, compact: bool = False) -> Program:

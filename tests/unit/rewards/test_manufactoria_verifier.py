@@ -12,7 +12,7 @@ from gumption.problems.manufactoria import mini
 from gumption.problems.manufactoria.families import FAMILIES
 from gumption.problems.manufactoria.rows import make_row, mini_row, problem_from_row
 from gumption.problems.manufactoria.solver import solve
-from gumption.rewards.manufactoria import ManufactoriaVerifier, last_block
+from gumption.rewards.manufactoria import ManufactoriaVerifier, gold_completion, last_block, mutated_completion
 from gumption.types import Problem, Reward, Verifier
 
 VERIFIER = ManufactoriaVerifier()
@@ -48,6 +48,25 @@ def test_compact_gold_is_accepted_and_changed_gold_is_not(name: str) -> None:
         assert VERIFIER.score(problem, gold[:-1]).value == 0.0
         assert VERIFIER.score(problem, gold.replace("!", "-")).value == 0.0
         assert VERIFIER.score(problem, solve(name, mini.parameters(name)[at]).to_text()).value == 0.0  # not compact
+
+
+def test_hooks_of_the_problem_check() -> None:
+    for problem, gold in (real("prepend_sequence"), small("ends_with", 40)):
+        assert gold in str(gold_completion(problem))
+        assert VERIFIER.score(problem, str(gold_completion(problem))).value == 1.0
+        mutated = VERIFIER.score(problem, str(mutated_completion(problem)))
+        assert mutated.value == 0.0 and not mutated.detail  # a program still, and a wrong one
+    bare = Problem("bare-0", "x", [{"input": "R"}], "manufactoria")
+    assert gold_completion(bare) is None and mutated_completion(bare) is None
+
+
+def test_only_rows_with_a_regex_need_a_worker() -> None:
+    assert VERIFIER.in_process(real("append_sequence")[0])
+    assert VERIFIER.in_process(
+        Problem("x-0", "x", [{"input": "R", "expected_output": "(R", "check_output": False}], "")
+    )
+    assert not VERIFIER.in_process(Problem("y-0", "x", [{"input": "R", "expected_output": "(R+)+"}], ""))
+    assert VERIFIER.in_process(Problem("z-0", "x", None, ""))
 
 
 def test_modes() -> None:

@@ -61,6 +61,11 @@ def passes(test: Test, outcome: Outcome) -> bool:
     return (outcome.finished and _matches(test.expected_output, outcome.tape)) == test.expected_accepted
 
 
+def has_regex(test: Test) -> bool:
+    """Is the expected output read as a regular expression?"""
+    return test.check_output and not _REGEX_SIGNS.isdisjoint(test.expected_output)
+
+
 def _matches(expected: str, tape: str) -> bool:
     if _REGEX_SIGNS.isdisjoint(expected):
         return tape == expected
