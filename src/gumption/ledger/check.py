@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 USEFUL = ("trained", "not_selected")
 KEY = ("problem_id", "visit", "attempt", "member")
+_COLUMNS = (*KEY, "fate", "update", "version_start", "weight", "trained_tokens", "flops_train", "flops_score")
 _STEP_SUMS = (
     ("flops/train", "flops_train"),
     ("flops/score", "flops_score"),
@@ -34,9 +35,13 @@ def disagreements(ledger: Ledger) -> list[str]:
     return found
 
 
+def _rollouts(ledger: Ledger) -> pl.DataFrame:
+    return ledger.read("rollouts", _COLUMNS)  # not the texts, which can be large
+
+
 def _rows(ledger: Ledger) -> list[str]:
     """Each rollout has one row, a known fate, and trained tokens only if it was trained."""
-    rollouts = ledger.rollouts()
+    rollouts = _rollouts(ledger)
     found = []
     twice = rollouts.group_by(KEY).len().filter(pl.col("len") > 1).sort(KEY)
     if twice.height:
@@ -63,7 +68,7 @@ def _steps(ledger: Ledger) -> list[str]:
         if shrinks.height:
             found.append(f"steps: {name} goes down at version {shrinks['version'][0]}")
     sums = (
-        ledger.rollouts()
+        _rollouts(ledger)
         .filter(pl.col("update").is_not_null())
         .group_by((pl.col("update") + 1).alias("version"))
         .agg(pl.col(column).cast(pl.Int128).sum() for _, column in _STEP_SUMS)
@@ -87,7 +92,7 @@ def _steps(ledger: Ledger) -> list[str]:
 def _groups(ledger: Ledger) -> list[str]:
     """A group's size and kept members are the rollouts that carry its batch."""
     rows = (
-        ledger.rollouts()
+        _rollouts(ledger)
         .filter(pl.col("update").is_not_null())
         .group_by("problem_id", "visit", "update")
         .agg(pl.len().cast(pl.Int64).alias("rows"), pl.col("weight").is_not_null().sum().cast(pl.Int64).alias("chosen"))
@@ -113,7 +118,7 @@ def _groups(ledger: Ledger) -> list[str]:
 def _verdicts(ledger: Ledger) -> list[str]:
     """Every rollout that was judged has a row."""
     key = ["problem_id", "visit", "attempt"]
-    rows = ledger.rollouts().group_by(key).agg(pl.len().cast(pl.Int64).alias("rows"))
+    rows = _rollouts(ledger).group_by(key).agg(pl.len().cast(pl.Int64).alias("rows"))
     judged = ledger.verdicts().group_by(key).agg(pl.col("n").cast(pl.Int64).sum())
     differ = judged.join(rows, on=key, how="left").with_columns(pl.col("rows").fill_null(0))
     differ = differ.filter(pl.col("n") != pl.col("rows")).sort(key)
@@ -131,7 +136,7 @@ def _summary(ledger: Ledger) -> list[str]:
     s = ledger.summary
     by_fate = {row["fate"]: row for row in ledger.counters().iter_rows(named=True)}
     main = [row for fate, row in by_fate.items() if fate != "lost"]
-    rollouts, evals, groups = ledger.rollouts(), ledger.evals(), ledger.groups()
+    rollouts, evals, groups = _rollouts(ledger), ledger.evals(), ledger.groups()
     lost = by_fate.get("lost", {"flops": 0, "rollouts": 0})
     steps = ledger.steps().with_columns(pl.col("skipped").fill_null(False))
     expected: dict[str, Any] = {

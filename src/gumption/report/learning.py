@@ -144,7 +144,7 @@ def headroom(gains: pl.DataFrame) -> Panel:
             _dumbbell(figure, _bucket_label(row["bucket"]), row, column)
     base(figure, height=110 + 38 * len(buckets), right=185, left=140, top=40)
     figure.update_yaxes(categoryorder="array", categoryarray=[_bucket_label(b) for b in buckets[::-1]])
-    figure.update_xaxes(range=[-0.02, 1.03], title_text="mean pass rate", tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1])
+    figure.update_xaxes(range=[-0.05, 1.04], title_text="mean pass rate", tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1])
     figure.update_layout(showlegend=False)
     first = gains.filter(pl.col("set") == sets[0])
     closed = first.filter(pl.col("headroom").is_not_null() & (pl.col("bucket") != "all"))

@@ -123,7 +123,7 @@ def spread(values: Sequence[float], gap: float, low: float = 0.0, high: float = 
     """Positions near `values` that are at least `gap` apart, in the same order, inside [low, high] where they fit.
 
     >>> spread([0.5, 0.51, 0.1], 0.1)
-    [0.45, 0.55, 0.1]
+    [0.455, 0.555, 0.1]
     """
     order = sorted(range(len(values)), key=lambda i: values[i])
     blocks: list[list[Any]] = []  # [centre, members]
@@ -193,7 +193,7 @@ def seconds(value: float) -> str:
     """A duration.
 
     >>> seconds(4.2), seconds(95), seconds(7300)
-    ('4.2 s', '1 min 35 s', '2 h 02 min')
+    ('4.2 s', '1 min 35 s', '2 h 01 min')
     """
     if value < 60:
         return f"{value:.1f} s"
