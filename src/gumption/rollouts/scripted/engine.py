@@ -63,7 +63,7 @@ class ScriptedEngine:
         self._step = 0
         self._sequence = 0
         self._jobs: dict[int, Job] = {}
-        self._waiting: deque[tuple[int, int]] = deque()  # (job, member), first come first served
+        self._waiting: deque[int] = deque()  # jobs with members that have no slot yet, first come first served
         self._ends: list[tuple[int, int, int]] = []  # heap of (last step, job, member) of active rollouts
         self._in_flight = self._unfinished = 0
         # Cost of the next step in O(1): a token at position t costs fixed + slope · t, and the first token of a rollout
@@ -75,6 +75,7 @@ class ScriptedEngine:
         self._positions = 0  # sum of the positions that the decoding ones feed next
         self._prompt_ids = np.zeros(self.options.prompt_tokens, np.int32)
         self._ids, self._logprobs = np.zeros(0, np.int32), np.zeros(0, np.float32)
+        self._known_flops = {0: 0}  # decode FLOPs by completion length
         self._counters: dict[int, IntArray] = {}
 
     # -- protocol
@@ -97,7 +98,7 @@ class ScriptedEngine:
     def submit(self, request: Request) -> None:
         """Queue a request."""
         self._jobs[self._sequence] = self._draw(request)
-        self._waiting.extend((self._sequence, i) for i in range(request.n))
+        self._waiting.append(self._sequence)
         self._in_flight += request.n
         self._unfinished += request.n
         self._sequence += 1
@@ -160,10 +161,10 @@ class ScriptedEngine:
         self._ends.clear()
         self._starting = self._decoding = self._positions = 0
         for sequence, job in sorted(self._jobs.items()):
-            for i in range(job.request.n):
-                if job.started[i] < 0:
-                    self._waiting.append((sequence, i))
-                elif not job.done[i]:
+            if job.next < job.request.n:
+                self._waiting.append(sequence)
+            for i in range(job.next):
+                if not job.done[i]:
                     self._ends.append((job.started[i] + job.lengths[i], sequence, i))
                     self._count(self._step - job.started[i], 1)
         heapq.heapify(self._ends)
@@ -204,8 +205,9 @@ class ScriptedEngine:
 
     def _start_waiting(self) -> bool:
         """Give free slots to waiting rollouts. False when the budget refuses a prefill."""
-        while self._waiting and self._starting + self._decoding < self.slots:
-            sequence, i = self._waiting[0]
+        free = self.slots - self._starting - self._decoding
+        while self._waiting and free > 0:
+            sequence = self._waiting[0]
             job = self._jobs[sequence]
             if not job.prefilled:
                 flops = forward_flops(self.shape, self.options.prompt_tokens)
@@ -215,13 +217,18 @@ class ScriptedEngine:
                 self.flops_prefill += flops
                 self.tokens_prompt += self.options.prompt_tokens
                 job.prefilled = True
-            self._waiting.popleft()
-            problem = job.request.problem
-            right = job.luck[i] < pass_rate(problem, self._shifts, self.options.pass_rate)
-            job.texts[i] = "" if job.finishes[i] == "error" else "1" if right and job.finishes[i] == "stop" else "0"
-            job.started[i], job.version_start[i] = self._step, self.version
-            self._starting += 1
-            heapq.heappush(self._ends, (self._step + job.lengths[i], sequence, i))
+            first, end = job.next, min(job.request.n, job.next + free)
+            rate = pass_rate(job.request.problem, self._shifts, self.options.pass_rate)
+            for i in range(first, end):
+                finish = job.finishes[i]
+                job.texts[i] = "" if finish == "error" else "1" if finish == "stop" and job.luck[i] < rate else "0"
+                job.started[i], job.version_start[i] = self._step, self.version
+                heapq.heappush(self._ends, (self._step + job.lengths[i], sequence, i))
+            job.next = end
+            self._starting += end - first
+            free -= end - first
+            if end == job.request.n:
+                self._waiting.popleft()
         return True
 
     def _cost(self, steps: int) -> tuple[int, int]:
@@ -267,7 +274,7 @@ class ScriptedEngine:
     def _stop(self, sequence: int) -> Attempt:
         """Take a job out, as far as it came."""
         job = self._jobs.pop(sequence)
-        self._waiting = deque(w for w in self._waiting if w[0] != sequence)
+        self._waiting = deque(w for w in self._waiting if w != sequence)
         self._ends = [e for e in self._ends if e[1] != sequence]
         heapq.heapify(self._ends)
         lengths = list(job.lengths)
@@ -294,7 +301,10 @@ class ScriptedEngine:
             self._ids.flags.writeable = self._logprobs.flags.writeable = False
         prefill_G = np.zeros(n, np.int64)
         prefill_G[0] = forward_flops(self.shape, prompt) if job.prefilled else 0
-        decode = [forward_flops(self.shape, length - 1, prompt) if length > 1 else 0 for length in lengths]
+        known = self._known_flops
+        for length in lengths:
+            if length not in known:
+                known[length] = forward_flops(self.shape, length - 1, prompt)
         return Attempt(
             request=job.request,
             prompt_ids_T=self._prompt_ids,
@@ -306,7 +316,7 @@ class ScriptedEngine:
             finish_G=tuple(job.finishes),
             texts_G=tuple(job.texts),
             flops_prefill_G=prefill_G,
-            flops_decode_G=np.array(decode, np.int64),
+            flops_decode_G=np.array([known[length] for length in lengths], np.int64),
         )
 
 

@@ -20,6 +20,7 @@ class Job:
         luck: Uniform number; a success iff it is below the pass rate of the weights at the start.
         started: Step of the clock at which it got a slot; −1 while it waits.
         texts: The score, once it has started.
+        next: First member that has no slot yet (members start in order).
     """
 
     request: Request
@@ -32,6 +33,7 @@ class Job:
     version_start: list[int]
     version_end: list[int]
     unfinished: int
+    next: int = 0
     prefilled: bool = False
 
     @classmethod
@@ -82,6 +84,7 @@ def jobs_from_state(state: StateTree, problems: Mapping[str, Problem]) -> dict[i
             finishes=[FINISHES[f] for f in columns["finishes"][part]],
             texts=state["texts"][part],
             unfinished=n - sum(done),
+            next=sum(step >= 0 for step in columns["started"][part]),
             prefilled=prefilled[row],
             **{name: columns[name][part] for name in _MEMBER_COLUMNS},
         )
