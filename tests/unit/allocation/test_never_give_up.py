@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gumption.allocation import NeverGiveUp
-from gumption.testing import ListStream, answer, problem
+from gumption.testing import ListStream, answer, copy_state, problem
 
 FAIL = [0.0] * 8
 
@@ -310,3 +310,14 @@ def test_wrong_options(options):
     [name] = options
     with pytest.raises(ValueError, match=name):
         ngu(**options)
+
+
+def test_saved_retries_keep_their_order():
+    """Several chains wait for the next `ask`, in the order of their verdicts, which is not that of their problems."""
+    allocator, twin = ngu(problems=4), ngu(problems=4)
+    requests = allocator.ask(32)
+    for i in (2, 0, 3, 1):
+        allocator.tell(answer(requests[i], FAIL), 0)
+    twin.load_state_dict(copy_state(allocator.state_dict()))
+    expected = ["p2", "p0", "p3", "p1"]
+    assert [r.problem.id for r in twin.ask(32)] == [r.problem.id for r in allocator.ask(32)] == expected
