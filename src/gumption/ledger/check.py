@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 USEFUL = ("trained", "not_selected")
 KEY = ("problem_id", "visit", "attempt", "member")
-_COLUMNS = (*KEY, "fate", "update", "version_start", "weight", "trained_tokens", "flops_train", "flops_score")
+_COLUMNS = (
+    *KEY, "fate", "update", "version_start", "weight", "prompt_tokens", "trained_tokens",
+    "flops_prefill", "flops_score", "flops_train",
+)  # fmt: skip
 _STEP_SUMS = (
     ("flops/train", "flops_train"),
     ("flops/score", "flops_score"),
@@ -164,6 +167,7 @@ def _summary(ledger: Ledger) -> list[str]:
             "flops.total": total,
             "flops.wasted": total - useful,
             "tokens.generated": sum(r["completion_tokens"] for r in main),
+            "tokens.prompt": _prefilled(rollouts),
         }
         expected |= {f"rollouts_by_fate.{fate}": row["rollouts"] for fate, row in by_fate.items() if fate != "lost"}
     found = []
@@ -172,6 +176,14 @@ def _summary(ledger: Ledger) -> list[str]:
         if said is not None and not _equal(said, rows):
             found.append(f"summary.json: {key} = {said}, the rows add up to {rows}")
     return found
+
+
+def _prefilled(rollouts: pl.DataFrame) -> int:
+    """Prompt tokens, once for each attempt whose prompt was really prefilled."""
+    attempts = rollouts.group_by("problem_id", "visit", "attempt").agg(
+        pl.col("prompt_tokens").max(), pl.col("flops_prefill").cast(pl.Int128).sum()
+    )
+    return int(attempts.filter(pl.col("flops_prefill") > 0)["prompt_tokens"].cast(pl.Int64).sum())
 
 
 def _lookup(tree: Any, key: str) -> Any:

@@ -47,6 +47,7 @@ METRICS: tuple[Column, ...] = _metrics("""
     allocation/gave_up | chains | given up so far
     allocation/open_chains | chains | being tried now
     allocation/refills | batches | generation batches beyond the first (`dynamic`)
+    batch/version | updates | policy version that the batch was trained at
     batch/groups | groups | places in the batch
     batch/rollouts | rollouts | trained on
     batch/tokens | tokens | trained on

@@ -108,7 +108,8 @@ def _fate_shares(figure: go.Figure, flow: pl.DataFrame, fates: Sequence[str]) ->
             yref="y2", xshift=12, font={"size": 11, "color": INK},
         )  # fmt: skip
     widest = max([*tokens.values(), *flops.values(), 0.01])
-    figure.update_xaxes(range=[-0.05 * widest, 2.1 * widest], col=2)
+    ticks = [t for t in (0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0) if t <= 1.2 * widest]
+    figure.update_xaxes(range=[-0.05 * widest, 2.1 * widest], tickvals=ticks, col=2)
 
 
 def _fate_colour(fate: str) -> str:
@@ -182,7 +183,8 @@ def staleness(steps: pl.DataFrame) -> Panel:
         shown = [(name, label) for name, label in names if _has(steps, name)]
         for name, label in shown:
             strong = label != "max"
-            smooth = steps[name].rolling_mean if strong else steps[name].rolling_max
+            values = _values(steps, name)
+            smooth = values.rolling_mean if strong else values.rolling_max
             figure.add_trace(
                 go.Scatter(
                     x=steps["version"], y=smooth(window, min_samples=1, center=True),
@@ -275,8 +277,9 @@ def health(steps: pl.DataFrame) -> Panel:
     window = max(1, steps.height // 20)
     for i, name in enumerate(names):
         row, column = divmod(i, columns)
-        smooth = steps[name].rolling_mean(window, min_samples=1, center=True)
-        for y, colour, width in ((steps[name], "#b9d9ec", 1), (smooth, ACCENT, 2)):
+        values = _values(steps, name)
+        smooth = values.rolling_mean(window, min_samples=1, center=True)
+        for y, colour, width in ((values, "#b9d9ec", 1), (smooth, ACCENT, 2)):
             figure.add_trace(
                 go.Scatter(x=steps["version"], y=y, mode="lines" if steps.height > 1 else "markers", showlegend=False,
                            line={"color": colour, "width": width},
@@ -300,5 +303,9 @@ def _mean(values: pl.Series) -> float:
     return float(sum(numbers) / len(numbers)) if numbers else float("nan")
 
 
+def _values(steps: pl.DataFrame, name: str) -> pl.Series:
+    return steps[name].cast(pl.Float64).fill_nan(None)
+
+
 def _has(steps: pl.DataFrame, name: str) -> bool:
-    return name in steps.columns and steps[name].drop_nulls().len() > 0
+    return name in steps.columns and _values(steps, name).drop_nulls().len() > 0

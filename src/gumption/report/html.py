@@ -172,7 +172,7 @@ def cards(data: Data) -> list[tuple[str, str, str]]:
     updates = max(steps["version"].to_list(), default=0)
     missing = "–"
     result += [
-        ("Wall time", missing if wall is None else seconds(wall), f"{updates:,} updates"),
+        ("Wall time", missing if wall is None else seconds(wall), f"{updates:,} update{'s' if updates != 1 else ''}"),
         ("FLOPs", amount(flops) if flops else missing, "generation, scoring, training"),
         ("Rollouts", f"{rollouts:,}", f"{amount(tokens)} tokens"),
         ("Trained on", percent(trained / rollouts) if rollouts else missing, f"{trained:,} rollouts"),

@@ -147,7 +147,8 @@ def headroom(gains: pl.DataFrame) -> Panel:
     figure.update_xaxes(range=[-0.05, 1.04], title_text="mean pass rate", tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1])
     figure.update_layout(showlegend=False)
     first = gains.filter(pl.col("set") == sets[0])
-    closed = first.filter(pl.col("headroom").is_not_null() & (pl.col("bucket") != "all"))
+    # Saturated problems have next to no headroom: their share of it is noise.
+    closed = first.filter(pl.col("headroom").is_not_null() & ~pl.col("bucket").is_in(["all", "saturated"]))
     title = "Headroom closed by initial difficulty"
     if closed.height:
         best, worst = (closed.sort("headroom").row(i, named=True) for i in (-1, 0))
