@@ -385,7 +385,8 @@ class Group:
         successes: How many of them reached `max_score`.
         attempts: Attempts told so far.
         attempt_values: Valued rollouts in the accepted (last) attempt, and their reward sum: the success rate that a
-            MaxRL advantage on chains divides by.
+            MaxRL advantage on chains divides by. (With those of attempts too short to be judged that were judged
+            together with it.)
 
     >>> r = Request(Problem("x-0", "2+2=", "4", "math"), n=2)
     >>> a = Attempt.empty(r, rewards=[1.0, 0.0])
@@ -529,12 +530,14 @@ class UpdateResult:
         flops_score: FLOPs spent on log-prob scoring (reference and π_old passes), per row of the batch.
         flops_train: FLOPs of forward and backward, per row of the batch.
         skipped: The step was not applied (NaN guard); the ids of the batch's chains are in the ledger.
+        importance_ratio_B: Mean of π/μ over each row's tokens at the start of the update; `None`: not measured.
     """
 
     metrics: Mapping[str, float]
     flops_score_B: tuple[int, ...]
     flops_train_B: tuple[int, ...]
     skipped: bool = False
+    importance_ratio_B: tuple[float, ...] | None = None
 
 
 # ---------------------------------------------------------------------------------------------------------------------

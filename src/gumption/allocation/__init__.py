@@ -42,7 +42,7 @@ def make_allocator(config: RunConfig, stream: ProblemStream, seed: int) -> Alloc
     if a.rule == "fixed":
         return Fixed(stream, drop_zero_variance=a.drop_zero_variance, **shared)
     if a.rule == "dynamic":
-        return Dynamic(stream, max_refills=a.max_refills, **shared)
+        return Dynamic(stream, max_refills=a.max_refills, groups_per_update=config.training.groups_per_update, **shared)
     return NeverGiveUp(
         stream,
         retry_probability=a.retry_probability,

@@ -6,6 +6,7 @@ DAPO's sampler aborts at its cap of generation batches, here the run trains on w
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, final
 
 from gumption.allocation.base import ChainAllocator, Decision, Told
@@ -50,6 +51,7 @@ class Dynamic(ChainAllocator):
     Args:
         stream: Where problems come from.
         max_refills: Generation batches beyond the first for one update. At the bound the run trains on what there is.
+        groups_per_update: Groups in a full batch, for the metric `allocation/refills`.
         **shared: See `ChainAllocator`.
 
     Raises:
@@ -58,11 +60,14 @@ class Dynamic(ChainAllocator):
 
     rule: ClassVar[str] = "dynamic"
 
-    def __init__(self, stream: ProblemStream, *, max_refills: int = 10, **shared: Any) -> None:
+    def __init__(
+        self, stream: ProblemStream, *, max_refills: int = 10, groups_per_update: int | None = None, **shared: Any
+    ) -> None:
         super().__init__(stream, **shared)
         if max_refills < 0:
             raise ValueError(f"max_refills must not be negative, got {max_refills}")
         self.max_refills = max_refills
+        self.groups_per_update = groups_per_update
 
     def _judge(self, chain: Chain, told: Told) -> Decision:
         return _single(told, self._top, counts=False)
@@ -71,3 +76,14 @@ class Dynamic(ChainAllocator):
         """Yes, when the batch is full, or at the bound, if there is anything to train on."""
         bound = groups_per_update * (1 + self.max_refills)
         return counted >= groups_per_update or (counted > 0 and told >= bound)
+
+    def metrics(self) -> dict[str, float]:
+        """Also `allocation/refills`: generation batches beyond the first since the last update.
+
+        Where it reaches `max_refills`, the step's `batch/groups` says how many groups there were to train on.
+        """
+        metrics = super().metrics()
+        if self.groups_per_update is not None:
+            batches = math.ceil(self._tally.window.attempts / self.groups_per_update)
+            metrics["allocation/refills"] = float(max(0, batches - 1))
+        return metrics

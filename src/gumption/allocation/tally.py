@@ -13,6 +13,7 @@ class _Window:
     """What was told at one policy version: since the last update."""
 
     version: int = -1
+    attempts: int = 0
     judged: int = 0
     zero_std: int = 0
     none: int = 0
@@ -46,6 +47,7 @@ class Tally:
         self.unjudged += 1
         if version != self.window.version:
             self.window = _Window(version)
+        self.window.attempts += 1
 
     def judged(self, low: float, high: float, top: float) -> None:
         """An attempt with scores from `low` to `high` was judged; `top` and above is a success."""

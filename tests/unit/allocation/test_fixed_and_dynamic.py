@@ -116,6 +116,15 @@ def test_dynamic_batch_is_ready_when_full_or_at_the_bound():
     assert dynamic(max_refills=0).batch_ready(1, 4, 4)
 
 
+def test_refills_are_counted_since_the_last_update():
+    allocator = dynamic(groups_per_update=2)
+    refills = []
+    for at in (0, 0, 0, 0, 0, 1):
+        tell(allocator, [0.0] * 4, version=at, at=at)
+        refills.append(allocator.metrics()["allocation/refills"])
+    assert refills == [0, 0, 1, 1, 2, 0]
+
+
 def test_other_rules_wait_for_a_full_batch():
     for allocator in (fixed(), NeverGiveUp(ListStream([problem()]))):
         assert not allocator.batch_ready(3, 10_000, 4)
@@ -145,7 +154,7 @@ def test_state_of_another_rule_is_refused():
     ("allocation", "expected"),
     [
         ({"rule": "fixed", "group_size": 3, "drop_zero_variance": False}, {"drop_zero_variance": False}),
-        ({"rule": "dynamic", "max_refills": 7}, {"max_refills": 7}),
+        ({"rule": "dynamic", "max_refills": 7}, {"max_refills": 7, "groups_per_update": 4}),
         (
             {"rule": "never_give_up", "retry_probability": 0.5, "accept_on": "different", "max_attempts": "none"},
             {"retry_probability": 0.5, "accept_on": "different", "max_attempts": None},
