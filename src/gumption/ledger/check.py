@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
@@ -30,7 +30,7 @@ def disagreements(ledger: Ledger) -> list[str]:
     found = [f"{d.path}: {d.error}" for d in ledger.damaged]
     before = len(ledger.damaged)
     found += _rows(ledger) + _steps(ledger) + _groups(ledger)
-    if ledger.summary:
+    if ledger.summary and not ledger.open:
         found += _summary(ledger)
         if ledger.summary.get("reason") != "interrupted":
             found += _verdicts(ledger)
@@ -106,7 +106,9 @@ def _groups(ledger: Ledger) -> list[str]:
         .group_by("problem_id", "visit", "update")
         .agg(pl.col("size").cast(pl.Int64).sum(), pl.col("kept").cast(pl.Int64).sum())
     )
-    both = groups.join(rows, on=["problem_id", "visit", "update"], how="full", coalesce=True).fill_null(0)
+    # A group's row comes after those of its rollouts, so while a run goes on these may be there without it.
+    sides: Literal["left", "full"] = "left" if ledger.open else "full"
+    both = groups.join(rows, on=["problem_id", "visit", "update"], how=sides, coalesce=True).fill_null(0)
     differ = both.filter((pl.col("size") != pl.col("rows")) | (pl.col("kept") != pl.col("chosen")))
     if not differ.height:
         return []

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gumption.ledger.schema import FLUSH_ORDER, LOST_COLUMN, TABLES, columns, schema
-from gumption.ledger.segments import LOST, META, LedgerError, read_meta, segments
+from gumption.ledger.segments import LOST, META, OPEN, LedgerError, read_meta, segments
 from gumption.types import FATES
 
 log = logging.getLogger(__name__)
@@ -59,6 +59,8 @@ class Ledger:
             self.meta = read_meta(self.folder)
         except LedgerError as error:
             raise ValueError(f"{error}; give the folder that `gumption train` printed") from None
+        self.open = (self.folder / OPEN).exists()
+        """A run is writing it, or crashed while it did: `summary`, if there is one, is older than the rows."""
         self.damaged: list[Damaged] = []
         self._frames: dict[str, pl.DataFrame] = {}
         # Listed at once and in the reverse of the order in which a flush writes: while a run is being written, a step
@@ -171,7 +173,7 @@ class Ledger:
     def check(self) -> list[str]:
         """Do rows, step counters and summary agree exactly? One line for each place where they do not.
 
-        A run without `summary.json` (still going, or crashed) is checked as far as its steps go.
+        The ledger of a run that still goes, or crashed, is checked as far as its steps and groups go.
         """
         from gumption.ledger.check import disagreements
 

@@ -15,6 +15,8 @@ from gumption.ledger.schema import OPEN_TABLES, SCHEMA_VERSION, TABLES, Column, 
 
 META = "ledger.json"
 LOST = "lost"
+OPEN = "open"
+"""Empty file that lies in the folder while a writer has it: of a run that goes on, or that crashed."""
 
 
 class LedgerError(OSError):

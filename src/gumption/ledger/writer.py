@@ -8,6 +8,7 @@ generated after the checkpoint, were thrown away with the crash, and still cost 
     ledger/ledger.json              schema version, text policy
     ledger/rollouts/000001.parquet  … one folder per table
     ledger/lost/rollouts/…          segments taken back by a resume
+    ledger/open                     there while the ledger is being written, or after a crash
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from gumption.ledger.schema import FLUSH_ORDER, OPEN_TABLES, SCHEMA_VERSION, TAB
 from gumption.ledger.segments import (
     LOST,
     META,
+    OPEN,
     LedgerError,
     explain,
     read_meta,
@@ -194,6 +196,7 @@ class LedgerWriter:
         """Flush; appending afterwards is an error. May be called twice."""
         if not self._closed:
             self.flush()
+            (self.folder / OPEN).unlink(missing_ok=True)
             self._closed = True
             self._getters = {}
 
@@ -232,6 +235,7 @@ class LedgerWriter:
         try:
             for name in TABLES:
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
+            (self.folder / OPEN).touch()
         except OSError as error:
             raise explain(error, self.folder) from error
 

@@ -140,7 +140,7 @@ def _header(ledger: Ledger) -> str:
         _get(c, "allocation.rule"),
         f"selection {_get(c, 'selection.rule')}" if _get(c, "selection.rule") else None,
         f"seed {c['seed']}" if "seed" in c else None,
-        f"ended: {s['reason']}" if "reason" in s else "not finished",
+        f"ended: {s['reason']}" if "reason" in s and not ledger.open else "not finished",
     ]
     line = " · ".join(escape(str(f)) for f in facts if f is not None)
     return f"<header><h1>{escape(ledger.run_folder.resolve().name)}</h1><p>{line}</p></header>"

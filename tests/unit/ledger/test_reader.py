@@ -4,7 +4,7 @@ import shutil
 import polars as pl
 import pytest
 
-from gumption.ledger import Ledger, LedgerWriter
+from gumption.ledger import Ledger, LedgerWriter, reader
 from gumption.ledger.schema import TABLES, columns
 
 
@@ -138,6 +138,38 @@ def _position(folder):
     return {"segments": segments, "rows": {t: ledger.read(t).height for t in TABLES}, "lost": 0}
 
 
+def test_a_flipped_bit_is_noticed_or_harmless_wherever_it_is(tmp_path, row):
+    write(tmp_path, row)
+    path = tmp_path / "ledger" / "rollouts" / "000001.parquet"
+    good, content = Ledger(tmp_path).rollouts(), path.read_bytes()
+    pages = len(content) - 8 - int.from_bytes(content[-8:-4], "little")  # what follows is the footer
+    noticed = 0
+    for place in range(4, pages, max(1, pages // 100)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        ledger = Ledger(tmp_path)
+        assert ledger.rollouts().equals(good) or ledger.damaged
+        noticed += len(ledger.damaged)
+    assert noticed > 50
+
+
+@pytest.mark.parametrize("after", TABLES)
+def test_a_flush_while_we_list_the_segments_does_no_harm(tmp_path, row, monkeypatch, after):
+    writer = LedgerWriter(tmp_path, flush_seconds=1e9)
+    writer.append("rollouts", row("rollouts", 0, update=0))
+    writer.append("groups", row("groups", update=0, size=1))
+    writer.append("steps", {"version": 1, "wall": 1.0, "flops/train": 1000})
+    real = reader.segments
+
+    def segments(folder):
+        listed = real(folder)
+        if folder.name == after:
+            writer.flush()
+        return listed
+
+    monkeypatch.setattr(reader, "segments", segments)
+    assert Ledger(tmp_path).check() == []
+
+
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "not parquet"])
 def test_a_damaged_segment_is_named_skipped_and_counted(tmp_path, row, damage, caplog):
     write(tmp_path, row)
@@ -173,9 +205,20 @@ def test_a_run_that_is_being_written_is_consistent(tmp_path, row):
     position = {"segments": {**writer.position()["segments"], "steps": 1, "rollouts": 1, "groups": 1},
                 "rows": {**writer.position()["rows"], "steps": 1, "rollouts": 1, "groups": 1}, "lost": 0}  # fmt: skip
     listed = Ledger(tmp_path)
+    assert listed.open
     LedgerWriter.resume(tmp_path, position)  # takes a segment away between our listing and our reading
     assert listed.rollouts().height == 1
     assert [d.error for d in listed.damaged] == ["it is gone"]
+
+
+def test_an_older_summary_is_not_held_against_a_run_that_goes_on(tmp_path, row):
+    summary = write(tmp_path, row)
+    (tmp_path / "summary.json").write_text(json.dumps(summary | {"reason": "interrupted", "updates": 0}))
+    assert Ledger(tmp_path).check() == ["summary.json: updates = 0, the rows add up to 1"]
+    writer = LedgerWriter.resume(tmp_path / "ledger", _position(tmp_path))
+    assert Ledger(tmp_path).check() == []
+    writer.close()
+    assert not Ledger(tmp_path).open
 
 
 def test_columns_on_request_and_lazy_frames(tmp_path, row):
