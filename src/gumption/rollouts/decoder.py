@@ -93,11 +93,12 @@ def _agrees(decoder: Decoder, model: Any, tokens: int = 6) -> bool:
     with torch.inference_mode():
         wanted_TV = model(input_ids=torch.from_numpy(ids_T)[None].to(decoder.cache.device), use_cache=False).logits[0]
         got = []
-        decoder.cache.prepare(0, 1, tokens - 1)
+        decoder.cache.prepare(0, 1, tokens - 1, tokens)
         decoder.cache.place(0, np.array([tokens - 1]))
         got.append(decoder.forward(np.zeros(0, np.int64), Prefill((ids_T[:-1],), np.array([1])))[0])
         decoder.cache.column += 1
-        decoder.cache.prepare(1, 0, 0)
+        decoder.cache.prepare(1, 0, 0, tokens)
+        decoder.cache.open_column(1)
         got.append(decoder.forward(ids_T[-1:], None)[0])
     model.train(training)
     wanted_2V = wanted_TV[-2:].float()

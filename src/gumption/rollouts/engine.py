@@ -263,9 +263,10 @@ class TorchEngine:
             prefill = Prefill(tuple(u.tokens_T.astype(np.int64) for u in units), copies_M)
             order = np.concatenate([np.arange(active), active + np.repeat(np.arange(len(units)), copies_M)])
         try:
-            cache.prepare(active, new, int(prefill.lengths_M.max()) if prefill else 0)
+            cache.prepare(active, new, int(prefill.lengths_M.max()) if prefill else 0, self._bound(units))
             if prefill is not None:
                 cache.place(active, np.repeat(prefill.lengths_M, prefill.copies_M))
+            cache.open_column(active)
             logits_BV = self.decoder.forward(self.rows.last_S[:active], prefill)
             return logits_BV if order is None else logits_BV[torch.from_numpy(order).to(logits_BV.device)]
         except RuntimeError as error:
@@ -274,6 +275,12 @@ class TorchEngine:
                 f"generation step failed with {where}: {error}. If memory ran out, lower rollouts.in_flight or "
                 "rollouts.max_tokens"
             ) from error
+
+    def _bound(self, units: list[Unit]) -> int:
+        """Tokens that the longest row can come to hold."""
+        new = [len(u.job.prompt_ids_T) + self._room(len(u.job.prompt_ids_T)) for u in units]
+        active = self.rows.active
+        return max([*new, int(self.rows.bound_S[:active].max()) if active else 0])
 
     def _admit(self, unit: Unit, cost: int) -> None:
         assert self.waiting[0] is unit, "units are admitted in order"

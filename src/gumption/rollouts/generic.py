@@ -34,8 +34,10 @@ class GenericDecoder:
             what = ", ".join(sorted(set(odd))) or type(model).__name__
             raise ValueError(f"the embedded engine needs an attention KV cache; this model has other state ({what})")
         self.model = copy.deepcopy(model).eval().requires_grad_(False)
-        if hasattr(self.model, "gradient_checkpointing_disable"):
-            self.model.gradient_checkpointing_disable()
+        for name in ("activation_checkpointing_disable", "gradient_checkpointing_disable"):  # the old name
+            if hasattr(self.model, name):
+                getattr(self.model, name)()
+                break
         parameter = next(self.model.parameters())
         self.device, self.dtype = parameter.device, parameter.dtype
         self.vocab = int(self.model.get_output_embeddings().weight.shape[0])
@@ -43,7 +45,7 @@ class GenericDecoder:
         self.cache_argument = "cache" if "cache" in accepted else "past_key_values"
         self.last_only = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
         self.takes_positions = "position_ids" in accepted
-        self.cache = SlotCache(self.device, self.dtype)
+        self.cache = SlotCache(self.device, self.dtype, ordered=True)
         self.layers: list[_SlotLayer] = []
 
     @torch.inference_mode()

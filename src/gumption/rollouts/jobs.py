@@ -140,6 +140,7 @@ class Rows:
         self.key_S = np.zeros(0, np.uint64)
         self.count_S = np.zeros(0, np.int64)  # completion tokens so far
         self.limit_S = np.zeros(0, np.int64)  # completion tokens at most
+        self.bound_S = np.zeros(0, np.int64)  # tokens at most, prompt included
         self.last_S = np.zeros(0, np.int64)  # last token, not yet in the cache
         self.start_S = np.zeros(0, np.int32)  # version at the first token
         self.end_S = np.zeros(0, np.int32)  # version at the last one
@@ -165,6 +166,7 @@ class Rows:
         self.member_S[first:last] = unit.members
         self.key_S[first:last] = job.keys_G[list(unit.members)]
         self.limit_S[first:last] = max_tokens
+        self.bound_S[first:last] = len(job.prompt_ids_T) + max_tokens
         self.count_S[first:last] = 0
         for row, m in enumerate(unit.members, first):
             count = len(job.tokens_G[m])

@@ -77,7 +77,7 @@ class _Plan:
     """Where the tokens of one step go: `rows` decode tokens first, then the prefill sequences back to back."""
 
     rows: int
-    left: int
+    live: slice
     pad_index: Tensor | None = None  # (M · longest) → flat row; None: all sequences have the same length
     flat_index: Tensor | None = None  # the inverse
     shape: tuple[int, int] = (0, 0)  # M, longest
@@ -207,10 +207,10 @@ class LlamaDecoder:
 
     def _plan(self, rows: int, prefill: Prefill | None) -> _Plan:
         if prefill is None:
-            return _Plan(rows, self.cache.left(rows))
+            return _Plan(rows, self.cache.live(rows))
         lengths_M = prefill.lengths_M
         m, longest = len(lengths_M), int(lengths_M.max())
-        plan = _Plan(rows, self.cache.left(rows), shape=(m, longest))
+        plan = _Plan(rows, self.cache.live(rows), shape=(m, longest))
         plan.copy_index = self._index(np.repeat(np.arange(m), prefill.copies_M))
         if (lengths_M != longest).any():
             pad_M = longest - lengths_M
@@ -282,19 +282,18 @@ class LlamaDecoder:
         keys, values = cache.buffers[0][2 * i], cache.buffers[0][2 * i + 1]
         parts = []
         if rows:
-            keys[:rows, :, cache.column] = k[:rows]
-            values[:rows, :, cache.column] = v[:rows]
-            span = slice(plan.left, cache.column + 1)
+            keys[:rows, :, cache.here()] = k[:rows]
+            values[:rows, :, cache.here()] = v[:rows]
             attend = self._attend_products if self.batched_products else self._attend_sdpa
-            parts.append(attend(q[:rows], keys, values, span))
+            parts.append(attend(q[:rows], keys, values, plan.live))
         if plan.copy_index is not None:
             m, longest = plan.shape
             new = [t[rows:] if plan.pad_index is None else t[rows:].index_select(0, plan.pad_index) for t in (q, k, v)]
             q_M, k_M, v_M = (t.view(m, longest, -1, self.head_dim).transpose(1, 2) for t in new)
-            span = slice(cache.column + 1 - longest, cache.column + 1)
             last = rows + len(plan.copy_index)
-            keys[rows:last, :, span] = k_M.index_select(0, plan.copy_index)
-            values[rows:last, :, span] = v_M.index_select(0, plan.copy_index)
+            for part, span in cache.pieces(longest):
+                keys[rows:last, :, span] = k_M[:, :, part].index_select(0, plan.copy_index)
+                values[rows:last, :, span] = v_M[:, :, part].index_select(0, plan.copy_index)
             out = F.scaled_dot_product_attention(
                 q_M, k_M, v_M, plan.mask, is_causal=plan.mask is None, scale=self.scale, enable_gqa=True
             )

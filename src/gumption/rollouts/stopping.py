@@ -33,8 +33,8 @@ def decode_texts(tokenizer: Any, ids: Sequence[IntArray]) -> list[str]:
     """Completion texts without special tokens, nothing "cleaned up"."""
     lists = [i.tolist() for i in ids]
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is not None:  # the fast tokenizer itself: no per-token Python work
-        return list(backend.decode_batch(lists, skip_special_tokens=True))
+    if backend is not None:  # the fast tokenizer itself: no per-token Python work, and no thread pool for short texts
+        return [backend.decode(i, skip_special_tokens=True) for i in lists]
     return [tokenizer.decode(i, skip_special_tokens=True, clean_up_tokenization_spaces=False) for i in lists]
 
 
