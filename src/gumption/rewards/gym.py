@@ -138,18 +138,27 @@ def gold_completion(problem: Problem) -> str | None:
 def mutated_completion(problem: Problem) -> str | None:
     """The gold answer changed, between answer tags."""
     answer = gold_answer(problem)
-    return None if answer is None else f"<answer>{changed(answer)}</answer>"
+    if answer is None:
+        return None
+    return f"<answer>{WRONG.get(problem.meta.get('family', '')) or changed(answer)}</answer>"
+
+
+WRONG: Mapping[str, str] = {
+    "propositional_logic": "no conclusion",  # another letter may follow too; from contradictory premises all does
+    "coin_flip": "2.0",  # the tolerance is wider than the smallest probabilities
+}
+"""Wrong answers for generators where a small change may lead to another right one."""
 
 
 def changed(answer: str) -> str:
-    """Another answer: the last digit one up (9 becomes 0), else the last letter another, else one more character.
+    """Another answer: its first digit one up (a later one may be within a tolerance), else its last letter another.
 
-    >>> changed("1.59"), changed("True"), changed("()")
-    ('1.50', 'Truf', '()x')
+    >>> changed("1.59"), changed("9"), changed("True"), changed("()")
+    ('2.59', '0', 'Truf', '()x')
     """
-    for i in range(len(answer) - 1, -1, -1):
-        if answer[i].isascii() and answer[i].isdigit():
-            return answer[:i] + str((int(answer[i]) + 1) % 10) + answer[i + 1 :]
+    for i, char in enumerate(answer):
+        if char.isascii() and char.isdigit():
+            return answer[:i] + str((int(char) + 1) % 10) + answer[i + 1 :]
     for i in range(len(answer) - 1, -1, -1):
         if answer[i].isascii() and answer[i].isalpha():
             return answer[:i] + ("a" if answer[i] in "zZ" else chr(ord(answer[i]) + 1)) + answer[i + 1 :]

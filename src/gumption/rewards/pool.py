@@ -58,6 +58,7 @@ class _Child:
     def __init__(self, memory_mb: int, alarm: float) -> None:
         self.pipe, theirs = Pipe()
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        environment.pop("PYTHONUNBUFFERED", None)  # what a verifier prints leads nowhere, at least let it be quick
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
             environment[name] = "1"
         command = [sys.executable, "-m", "gumption.rewards.worker", str(theirs.fileno()), str(memory_mb), str(alarm)]
