@@ -6,6 +6,7 @@ import html
 import json
 import re
 import shutil
+import subprocess
 import sys
 from html.parser import HTMLParser
 
@@ -153,6 +154,35 @@ def test_hostile_names_are_escaped_everywhere(tmp_path, synthetic_run):
     assert (parsed.handlers, parsed.addresses) == ([], [])
     assert "b" not in parsed.tags
     assert sum(attributes.get("type") is None for attributes, _ in parsed.scripts) == 2
+
+
+def test_no_figure_can_close_the_element_that_holds_it():
+    from gumption.report.html import _json
+
+    class Figure:
+        def to_json(self):
+            return '["</script>&\u2028"]'
+
+    assert _json(Figure()) == '["\\u003c/script\\u003e\\u0026\\u2028"]'
+    assert json.loads(_json(Figure())) == ["</script>&\u2028"]
+
+
+@pytest.mark.slow
+def test_in_a_browser_every_figure_is_drawn_and_nothing_else_runs(tmp_path, synthetic_run):
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        pytest.skip("no Chromium on this machine")
+    path = write_report(synthetic_run(), tmp_path / "page.html")
+    done = subprocess.run(
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr",
+         f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=20000", "--dump-dom", path.as_uri()],
+        capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    tags = [t for t in re.findall(r"<div [^>]*>", done.stdout) if "data-figure" in t and "js-plotly-plot" in t]
+    assert sorted(re.search(r'data-figure="(\w+)"', t)[1] for t in tags) == sorted(KEYS)
+    assert f"<title>{synthetic_run().name} · gumption</title>" in done.stdout, "a hostile text would change it"
+    assert "CONSOLE" not in done.stderr
 
 
 def test_nothing_is_fetched(page):
