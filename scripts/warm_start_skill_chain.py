@@ -8,8 +8,8 @@
    that skills run from mastered to almost unseen; depth 1–3 in 85 %, 4–6 in 15 %.
 2. A pool of random problems (depth and operations uniform) of the `train` split, and one of the `held_out` split, each
    sampled `--pool-samples` times.
-3. Candidates near each bucket are sampled `--samples` times afresh. Those numbers, not the pool's, are shipped and
-   decide the bucket; of the candidates that fall into a bucket, 64 are drawn.
+3. Those that the pool's samples solved at least once and place near a bucket are sampled `--samples` times afresh.
+   The fresh numbers alone are shipped and decide the bucket; of the problems that fall into it, 64 are drawn.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from tiny_model import make_model, make_tokenizer, sample, save_folder, warm_start
+from tiny_model import make_model, make_tokenizer, save_folder, warm_start
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from gumption.config import RewardsConfig, RolloutsConfig
 from gumption.problems.skill_chain import (
     BUCKETS,
     MAX_DEPTH,
@@ -38,6 +39,10 @@ from gumption.problems.skill_chain import (
     solve,
 )
 from gumption.randomness import generator, key
+from gumption.rewards import Scorer
+from gumption.rollouts.engine import TorchEngine
+from gumption.training.evaluate import evaluate
+from gumption.training.model import model_shape
 
 log = logging.getLogger("warm_start_skill_chain")
 
@@ -46,7 +51,10 @@ DEPTH_WEIGHTS = (0.85 / 3,) * 3 + (0.15 / 3,) * 3
 FREQUENCY_DECAY = 0.8
 EDGES = (0.0, 0.02, 0.1, 0.5, 0.96)
 PER_BUCKET = 64
+# Which pool problems are sampled again for each bucket: wider than the bucket, since the pool's numbers are rough.
+WINDOWS = ((0.0, 0.05, 150), (0.02, 0.13, 110), (0.08, 0.55, 110), (0.45, 0.98, 150))  # low, high, at most
 MAX_TOKENS = 3 * MAX_DEPTH + 2
+SLOTS = 512
 Pair = tuple[str, str]
 
 
@@ -63,13 +71,19 @@ def count_successes(
 ) -> np.ndarray:
     """How many of `n` sampled completions of each prompt are right: exact length, last state equal to the gold one."""
     start = time.perf_counter()
-    texts = sample(model, tokenizer, prompts, n=n, max_tokens=MAX_TOKENS, seed=seed)
-    gold = [solve(p) for p in prompts]
-    counts = np.array(
-        [sum(len(t) == len(g) and t[-3:] == g[-3:] for t in row) for row, g in zip(texts, gold, strict=True)]
+    engine = TorchEngine(
+        model,
+        tokenizer,
+        config=RolloutsConfig(max_tokens=MAX_TOKENS, in_flight=SLOTS),
+        seed=seed,
+        stage="warm_start",
+        shape=model_shape(model),
     )
-    tokens = sum(len(t) + 1 for row in texts for t in row)
-    seconds = time.perf_counter() - start
+    scorer = Scorer(RewardsConfig(), max_tokens=MAX_TOKENS)
+    rows = evaluate(engine, scorer, [make_problem(p) for p in prompts], n, visit=0)
+    scorer.close()
+    counts = np.array([r.successes for r in rows])
+    tokens, seconds = engine.tokens_generated, time.perf_counter() - start
     log.info("%d problems × %d: mean %.3f, %.0f tokens/s", len(prompts), n, counts.mean() / n, tokens / seconds)
     return counts
 
@@ -109,14 +123,9 @@ def make_the_model(args: argparse.Namespace) -> tuple[LlamaForCausalLM, PreTrain
     return model, tokenizer
 
 
-def bucket_indices(counts: np.ndarray, n: int, *, slack: float = 1.0) -> list[np.ndarray]:
-    """Indices of the problems in each bucket; with `slack` > 1, of those that could be in it."""
-    rates = counts / n
-    chosen = []
-    for name, low, high in zip(BUCKETS, EDGES[:-1], EDGES[1:], strict=True):
-        above = rates > 0 if name == "extra_hard" else rates >= low / slack
-        chosen.append(np.flatnonzero(above & (rates < high * slack)))
-    return chosen
+def between(counts: np.ndarray, n: int, low: float, high: float) -> np.ndarray:
+    """Indices of the problems solved at least once with a pass rate in [low, high)."""
+    return np.flatnonzero((counts > 0) & (counts / n >= low) & (counts / n < high))
 
 
 def make_set(
@@ -130,16 +139,17 @@ def make_set(
     )
     log.info("%s pool: %s", split_name, histogram(rough, args.pool_samples))
     wanted: set[int] = set()
-    for indices in bucket_indices(rough, args.pool_samples):
-        wanted.update(rng.permutation(indices)[: args.candidates].tolist())
+    for low, high, most in WINDOWS:
+        wanted.update(rng.permutation(between(rough, args.pool_samples, low, high))[:most].tolist())
     candidates = [pool[i] for i in sorted(wanted)]
     counts = count_successes(
         model, tokenizer, candidates, args.samples, seed=key(args.seed, "warm_start/final", split_name) >> 1
     )
     columns: list[list[dict[str, object]]] = []
-    for name, indices in zip(BUCKETS, bucket_indices(counts, args.samples), strict=True):
+    for name, low, high in zip(BUCKETS, EDGES[:-1], EDGES[1:], strict=True):
+        indices = between(counts, args.samples, low, high)
         if len(indices) < PER_BUCKET:
-            raise SystemExit(f"{split_name}: only {len(indices)} {name} problems; raise --pool or --candidates")
+            raise SystemExit(f"{split_name}: only {len(indices)} {name} problems; raise --pool")
         taken = rng.permutation(indices)[:PER_BUCKET]
         log.info("%s %s: %d candidates, mean %.3f", split_name, name, len(indices), counts[taken].mean() / args.samples)
         columns.append([row(candidates[i], int(counts[i]), args.samples, name) for i in taken])
@@ -172,9 +182,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--look-every", type=int, default=0, help="steps between looks at 300 problems; 0: never")
-    parser.add_argument("--pool", type=int, default=2000, help="random problems per set")
+    parser.add_argument("--pool", type=int, default=2500, help="random problems per set")
     parser.add_argument("--pool-samples", type=int, default=48)
-    parser.add_argument("--candidates", type=int, default=110, help="per bucket, sampled again")
     parser.add_argument("--samples", type=int, default=256, help="fresh samples that decide the bucket")
     return parser.parse_args()
 
