@@ -244,6 +244,11 @@ class BudgetConfig(_Table):
     wall: float | None = Field(None, gt=0)
     """Seconds; "90s", "5m" and "1h30m" are read too."""
 
+    @property
+    def limited(self) -> bool:
+        """Some limit is set."""
+        return any(v is not None for v in (self.flops, self.updates, self.rollouts, self.tokens, self.wall))
+
     @field_validator("wall", mode="before")
     @classmethod
     def _wall(cls, value: Any) -> Any:

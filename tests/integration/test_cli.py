@@ -8,6 +8,7 @@ import sys
 import pytest
 
 SCRIPTED = ["--set", "rollouts.engine=scripted", "--problems", "scripted", "--set", "problems.size=40"]
+SHORT = ["--set", "budget.updates=1"]
 
 
 def gumption(*args, cwd=None, **env):
@@ -47,9 +48,10 @@ def test_help_has_examples_and_loads_nothing_heavy(command):
         (["train", "missing.toml"], "no recipe at missing.toml"),
         (["train", "--set", "allocation.groupsize=3"], "did you mean 'group_size'"),
         (["train", "--set", "nonsense"], "--set 'nonsense'"),
-        (["train", "--model", "no/such/folder/x"], "no/such/folder/x"),
-        (["train", "--problems", "missing.jsonl", *SCRIPTED[:2]], "missing.jsonl"),
-        (["train", "--problems", "gym:no_such_task", *SCRIPTED[:2]], "no_such_task"),
+        (["train", "--model", "no/such/folder/x", *SHORT], "no/such/folder/x"),
+        (["train", "--problems", "missing.jsonl", *SCRIPTED[:2], *SHORT], "missing.jsonl"),
+        (["train", "--problems", "gym:no_such_task", *SCRIPTED[:2], *SHORT], "no_such_task"),
+        (["train", *SCRIPTED], "--set budget.wall=2h"),
         (["resume", "nowhere"], "nowhere holds no run"),
         (["report", "nowhere"], "nowhere"),
         (["eval", "no/such/model"], "no/such/model"),
@@ -87,7 +89,7 @@ def test_train_json_resume_report(tmp_path):
     assert set(summary["bits"]) == {"cum", "per_ktok", "per_pflop"}
     assert (out / "report.html").exists()
 
-    again = gumption("train", *SCRIPTED, "--out", out)
+    again = gumption("train", *SCRIPTED, "--set", "budget.updates=5", "--out", out)
     assert again.returncode == 2 and "--overwrite" in again.stderr
 
     report = gumption("report", out, "--json", "--out", tmp_path / "page.html")
@@ -111,3 +113,15 @@ def test_ledger_on_a_full_disk_is_one_line(tmp_path):
     done = gumption("train", *SCRIPTED, "--out", blocked / "run", "--set", "budget.updates=1")
     assert done.returncode in (2, 3)
     assert len(done.stderr.strip().splitlines()) <= 2 and "Traceback" not in done.stderr
+
+
+def test_a_bare_train_is_the_skill_chain_recipe():
+    from pathlib import Path
+
+    from gumption.cli.train import read_config
+    from gumption.config import RunConfig
+
+    recipe = Path(__file__).parents[2] / "recipes" / "skill_chain.toml"
+    assert read_config(None, None, None, []) == RunConfig.from_toml(recipe)
+    assert read_config(None, None, None, ["budget.updates=3"]).budget.flops is None
+    assert read_config(None, None, None, ["seed=3"]).budget.flops == 1.4e12

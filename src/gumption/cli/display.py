@@ -130,4 +130,5 @@ class Display(Observer):
 
 def stdout_console() -> Console:
     """The console for results."""
-    return Console(file=sys.stdout, highlight=False)
+    width = None if sys.stdout.isatty() else 110
+    return Console(file=sys.stdout, highlight=False, width=width)

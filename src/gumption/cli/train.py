@@ -10,7 +10,8 @@ import typer
 
 from gumption.config import RunConfig
 
-DEFAULT_FLOPS = 2e12  # about two minutes of the shipped model on two cores
+# A bare `gumption train`: what recipes/skill_chain.toml says, a few minutes of the shipped model on two cores.
+DEFAULT = {"budget": {"flops": 1.4e12}, "eval": {"every": 250, "samples_during": 8}}
 
 TRAIN_EPILOG = """[bold]Examples[/]
 
@@ -94,10 +95,12 @@ def read_config(recipe: Path | None, model: str | None, problems: str | None, se
         return RunConfig.from_toml(recipe, overrides)
     from gumption.config import apply_overrides
 
-    data = apply_overrides({}, overrides)
-    if not data.get("budget"):
-        data["budget"] = {"flops": DEFAULT_FLOPS}
-    return RunConfig.from_dict(data)
+    given = apply_overrides({}, overrides)
+    if model is not None or problems is not None or "model" in given:
+        return RunConfig.from_dict(given)
+    if given.get("budget"):
+        return RunConfig.from_dict({**DEFAULT, **given})
+    return RunConfig.from_dict(apply_overrides(DEFAULT, overrides))
 
 
 def _end(result: Any, as_json: bool) -> None:

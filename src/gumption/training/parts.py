@@ -134,6 +134,8 @@ def _torch(config: RunConfig, allow: _Allow) -> Engines:
         import torch
     except ImportError:
         raise ValueError("training needs PyTorch: pip install 'gumption[train]'") from None
+    from transformers.utils import logging as transformers_logging
+
     from gumption.rollouts.engine import TorchEngine
     from gumption.training.export import export_model
     from gumption.training.model import load_policy
@@ -142,7 +144,9 @@ def _torch(config: RunConfig, allow: _Allow) -> Engines:
     if config.training.threads is not None:
         torch.set_num_threads(config.training.threads)
     torch.manual_seed(config.seed)
-    policy = load_policy(config.model)
+    if config.model.path.startswith("tiny/") or Path(config.model.path).is_dir():
+        transformers_logging.disable_progress_bar()  # nothing is downloaded, and the run has a display of its own
+    policy = load_policy(config.model, seed=config.seed)
     trainer = TorchTrainer(policy, config)
 
     def make_engine(stage: str, in_flight: int, may: _Allow) -> Engine:

@@ -97,6 +97,11 @@ def train(
         config = RunConfig.from_toml(config)
     elif not isinstance(config, RunConfig):
         config = RunConfig.from_dict(config)
+    if not config.budget.limited and config.problems.epochs is None:
+        raise ValueError(
+            'nothing ends this run: say what it may spend, for example budget.wall = "2h" '
+            "(or flops, updates, rollouts, tokens; on the command line --set budget.wall=2h)"
+        )
     folder = Path(out) if out is not None else default_folder("train")
     if (folder / "config.toml").exists() and not overwrite:
         raise FileExistsError(f"{folder} holds a run already: resume it, choose another --out, or pass --overwrite")
