@@ -42,6 +42,15 @@ class Policy:
         """The Hugging Face model itself, without the adapter wrapper (adapter layers stay inside it)."""
         return self.model.get_base_model() if self.lora else self.model
 
+    def weights(self) -> dict[str, Any]:
+        """Detached weights under the Hugging Face model's parameter names, adapters merged in.
+
+        Without adapters these are live views: they change with the next update, so whoever keeps them copies them.
+        """
+        if not self.lora:
+            return {name: weight.detach() for name, weight in self.model.named_parameters()}
+        return _merged(self.base_model)
+
 
 def load_policy(config: ModelConfig, *, seed: int = 0) -> Policy:
     """Load weights and tokenizer as `config` says.
@@ -69,8 +78,7 @@ def load_policy(config: ModelConfig, *, seed: int = 0) -> Policy:
     _no_dropout(torch, model)
     model = model.to(device)
     if config.gradient_checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        model.enable_input_require_grads()
+        _checkpoint_layers(model)
     if config.lora is not None:
         model = _add_adapters(torch, model, config.lora, seed)
     model.eval()
@@ -211,6 +219,13 @@ def _no_dropout(torch: Any, model: Any) -> None:
                 setattr(module, name, 0.0)
 
 
+def _checkpoint_layers(model: Any) -> None:
+    if hasattr(model, "activation_checkpointing_enable"):  # its name in newer versions of transformers
+        model.activation_checkpointing_enable(activation_checkpointing_kwargs={"use_reentrant": False})
+    else:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+
 def _add_adapters(torch: Any, model: Any, config: LoraConfig, seed: int) -> Any:
     peft = _need("peft", "lora")
     targets = config.target_modules
@@ -227,6 +242,24 @@ def _add_adapters(torch: Any, model: Any, config: LoraConfig, seed: int) -> Any:
             return peft.get_peft_model(model, lora)
         except ValueError as error:
             raise ValueError(f"model.lora.target_modules = {targets!r}: {_one_line(error)}") from None
+
+
+def _merged(base: Any) -> dict[str, Any]:
+    """Base weight + adapter product, under the name that the weight has without adapters."""
+    layers = {name: module for name, module in base.named_modules() if hasattr(module, "get_delta_weight")}
+    weights: dict[str, Any] = {}
+    for name, weight in base.named_parameters():
+        owner, inside, leaf = name.partition(".base_layer.")
+        if inside and owner in layers:
+            value = weight.detach()
+            if leaf == "weight":
+                layer = layers[owner]
+                for adapter in layer.active_adapters:
+                    value = value + layer.get_delta_weight(adapter).detach().to(value.dtype)
+            weights[f"{owner}.{leaf}"] = value
+        elif not any(name.startswith(f"{owner}.") for owner in layers):
+            weights[name] = weight.detach()
+    return weights
 
 
 def _first(config: Any, *names: str) -> int:

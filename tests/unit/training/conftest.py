@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pytest
@@ -59,7 +60,7 @@ def attempt(rng: np.random.Generator, prompt: list[int], lengths: list[int], nam
     )
 
 
-def make_batch(seed: int = 0, groups: int = 4, size: int = 5, *, masked: bool = False) -> TrainBatch:
+def _make_batch(seed: int = 0, groups: int = 4, size: int = 5, *, masked: bool = False) -> TrainBatch:
     """Groups of unequal prompts and lengths; weights and advantages of both signs."""
     rng = np.random.default_rng(seed)
     rows: list[TrainRow] = []
@@ -71,3 +72,12 @@ def make_batch(seed: int = 0, groups: int = 4, size: int = 5, *, masked: bool = 
         rows += [TrainRow(r, float(rng.normal()), float(rng.uniform(0.5, 2.0)), g % 2) for r in a]
     tokens = sum(r.rollout.trained_tokens for r in rows)
     return TrainBatch(tuple(rows), 0, len(rows) + 3, tokens + 11)
+
+
+class BatchMaker(Protocol):
+    def __call__(self, seed: int = 0, groups: int = 4, size: int = 5, *, masked: bool = False) -> TrainBatch: ...
+
+
+@pytest.fixture
+def make_batch() -> BatchMaker:
+    return _make_batch

@@ -1,0 +1,162 @@
+"""Forward and backward over one minibatch: the sum of its token losses, differentiated."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gumption.config import RunConfig
+from gumption.training.batching import MicroBatch
+from gumption.training.flat import FlatParameters
+from gumption.training.forward import Forward, tree_mask
+from gumption.training.logprobs import Sampling, backward_chunks, score_chunks
+from gumption.training.losses import cispo, clipped, k3, ppo_clip, reinforce, truncated_importance
+from gumption.training.model import Policy
+from gumption.training.tally import Tally
+from gumption.types import TrainBatch
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A micro-batch on the device, with what the losses need per token."""
+
+    micro: MicroBatch
+    source_N: Tensor
+    targets_N: Tensor
+    rows_N: Tensor
+    behaviour_N: Tensor
+    advantages_N: Tensor
+    weights_N: Tensor
+    old_N: Tensor | None = None
+    reference_N: Tensor | None = None
+
+
+class Gradient:
+    """Sums token losses and their gradient into a `FlatParameters`.
+
+    Args:
+        policy: The model.
+        config: Loss, correction, sampling.
+    """
+
+    def __init__(self, policy: Policy, config: RunConfig) -> None:
+        self.policy = policy
+        self._c = config.training
+        self._sampling = Sampling(config.rollouts.temperature, config.rollouts.top_p, config.rollouts.top_k)
+        self.forward = Forward(policy.base_model)
+        self._reference = self.forward
+        if self._c.kl_coef > 0 and not policy.lora:
+            self._reference = copy.copy(self.forward)
+            self._reference.model = copy.deepcopy(policy.base_model).requires_grad_(False)
+        self.flat = FlatParameters(policy.model)
+
+    def load(self, micro: MicroBatch, batch: TrainBatch) -> Loaded:
+        """A micro-batch on the device."""
+        device, dtype = self.policy.device, self.flat.values.dtype
+        values_B2 = np.array([(row.advantage, row.weight) for row in batch.rows_B])
+        values_N2 = torch.as_tensor(values_B2[micro.rows_N], dtype=dtype, device=device)
+        return Loaded(
+            micro=micro,
+            source_N=torch.as_tensor(micro.source_N, device=device),
+            targets_N=torch.as_tensor(micro.targets_N, device=device),
+            rows_N=torch.as_tensor(micro.rows_N, device=device),
+            behaviour_N=torch.as_tensor(micro.behaviour_N, dtype=dtype, device=device),
+            advantages_N=values_N2[:, 0],
+            weights_N=values_N2[:, 1],
+        )
+
+    @torch.no_grad()
+    def score(self, m: Loaded, *, old: bool) -> Loaded:
+        """The same with log-probs of the policy as it is now (`old`) and of the reference (where there is one)."""
+
+        def score(forward: Forward) -> Tensor:
+            hidden_ND = self._hidden(forward, m)
+            return score_chunks(hidden_ND, forward.head, m.targets_N, self._sampling, self._c.logits_chunk_tokens)
+
+        old_N = score(self.forward) if old else None
+        reference_N = None
+        if self._c.kl_coef > 0:
+            with self.policy.model.disable_adapter() if self.policy.lora else nullcontext():
+                reference_N = score(self._reference)
+        return replace(m, old_N=old_N, reference_N=reference_N)
+
+    def accumulate(
+        self, minibatch: list[Loaded], scale: float, tally: Tally, *, first: bool, halved: bool = False
+    ) -> tuple[float, Tensor | None]:
+        """Set `flat.grads` to the gradient of scale · Σ token losses.
+
+        Args:
+            minibatch: Its micro-batches, half 0 before half 1.
+            scale: Minibatches / denominator.
+            tally: Gets the measurements.
+            first: This is the first pass over the batch.
+            halved: The halves are in separate micro-batches.
+
+        Returns:
+            The loss, and the first half's gradient if `halved`.
+        """
+        self.flat.zero_grads()
+        total = torch.zeros((), dtype=torch.float64, device=self.policy.device)
+        half: Tensor | None = None
+        for m in minibatch:
+            if halved and m.micro.half == 1 and half is None:
+                half = self.flat.grads.clone()
+            hidden_ND = self._hidden(self.forward, m)
+
+            def loss(logprobs_N: Tensor, entropy_N: Tensor, where: slice, m: Loaded = m) -> Tensor:
+                value = self._loss(m, logprobs_N, entropy_N, where, tally, first) * scale
+                total.add_(value.detach())
+                return value
+
+            backward_chunks(
+                hidden_ND, self.forward.head, m.targets_N, self._sampling, self._c.logits_chunk_tokens, loss
+            )
+            self.flat.collect()
+        return total.item(), half
+
+    def _hidden(self, forward: Forward, m: Loaded) -> Tensor:
+        """Hidden states that predict the loss tokens."""
+        micro, device = m.micro, self.policy.device
+        positions_RT = mask_RTT = None
+        if micro.positions_RT is not None:
+            positions_RT = torch.as_tensor(micro.positions_RT, device=device)
+            mask_RTT = tree_mask(
+                torch.as_tensor(micro.tree_RT, device=device), torch.as_tensor(micro.branch_RT, device=device)
+            )
+        hidden_MD = forward.hidden(torch.as_tensor(micro.ids_RT, device=device), positions_RT, mask_RTT)
+        return hidden_MD.index_select(0, m.source_N)
+
+    def _loss(
+        self, m: Loaded, logprobs_N: Tensor, entropy_N: Tensor, where: slice, tally: Tally, first: bool
+    ) -> Tensor:
+        """Sum of the token losses of one chunk, before the denominator."""
+        c = self._c
+        now_N = logprobs_N.detach()
+        old_N = now_N if m.old_N is None else m.old_N[where]
+        behaviour_N, advantages_N = m.behaviour_N[where], m.advantages_N[where]
+        correction_N = None
+        if c.correction == "tis":
+            corrected_N = now_N if c.loss == "reinforce" else old_N
+            correction_N = truncated_importance(corrected_N, behaviour_N, c.tis_cap)
+        low_N = high_N = torch.zeros_like(now_N, dtype=torch.bool)
+        if c.loss == "reinforce":
+            loss_N = reinforce(logprobs_N, advantages_N, correction_N)
+        elif c.loss == "cispo":
+            loss_N = cispo(logprobs_N, old_N, advantages_N, correction_N, high=c.cispo_high)
+            high_N = (now_N - old_N).exp() > c.cispo_high
+        else:
+            loss_N = ppo_clip(logprobs_N, old_N, advantages_N, correction_N, low=c.clip_low, high=c.clip_high)
+            low_N, high_N = clipped(now_N, old_N, advantages_N, low=c.clip_low, high=c.clip_high)
+        kl_N = None
+        if m.reference_N is not None:
+            kl_N = k3(logprobs_N, m.reference_N[where])
+            loss_N = loss_N + c.kl_coef * kl_N
+        if first:
+            tally.start(old_N, behaviour_N, m.rows_N[where], c.tis_cap)
+        tally.step(entropy_N, low_N, high_N, kl_N)
+        return (m.weights_N[where] * loss_N).sum()
