@@ -36,7 +36,7 @@ class Parts:
     by_id: Mapping[str, Problem]
     skipped_problems: int
     make_eval_engine: Callable[[], Engine]
-    export: Callable[[Path], None]
+    export: Callable[[Path], object]
     _eval_engine: Engine | None = None
 
     def eval_engine(self) -> Engine:
@@ -106,7 +106,7 @@ class Engines:
     engine: Engine
     trainer: Any
     make_eval_engine: Callable[[], Engine]
-    export: Callable[[Path], None]
+    export: Callable[[Path], object]
 
 
 def make_engines(config: RunConfig, budget: Budget | None) -> Engines:
