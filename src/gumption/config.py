@@ -224,7 +224,7 @@ class TrainingConfig(_Table):
     checkpoint_every: int = Field(100, ge=1)
     """Updates between checkpoints; one is also written at the end and on a signal."""
     checkpoint_seconds: float = Field(60.0, gt=0)
-    """…and at least this often."""
+    """…and at least this often, but never so often that saving takes more than 5 % of the time."""
     keep_checkpoints: int = Field(2, ge=1)
     threads: int | None = Field(None, ge=1)
     """Torch threads; default: the cores this process may use."""

@@ -28,6 +28,11 @@ from gumption.training.summary import make_summary, write_summary
 from gumption.types import StateTree
 
 
+CHECKPOINT_SHARE = (
+    20  # a checkpoint waits until this many times what the last one cost has passed: at most 5 % overhead
+)
+
+
 class Observer:
     """What a display listens to. Every method may be overridden; none has to be."""
 
@@ -144,7 +149,7 @@ class Run:
         self.signalled: str | None = None
         self.idle_since = 0  # rollouts submitted at the last update
         self.wall_eval = 0.0
-        self._saved_at = (0, time.perf_counter())
+        self._saved_at, self._save_seconds = (0, time.perf_counter()), 0.0
         checkpoint = latest_checkpoint(folder / "checkpoints") if resumed else None
         if resumed and checkpoint is None:
             observer.message("no complete checkpoint yet: starting from the beginning")
@@ -228,7 +233,9 @@ class Run:
             self.observer.phase("training")
         updates, at = self._saved_at
         c = self.config.training
-        if version - updates >= c.checkpoint_every or time.perf_counter() - at >= c.checkpoint_seconds:
+        waited = time.perf_counter() - at
+        due = version - updates >= c.checkpoint_every or waited >= c.checkpoint_seconds
+        if due and waited >= CHECKPOINT_SHARE * self._save_seconds:
             self._checkpoint()
 
     def _starved(self, moved: bool) -> bool:
@@ -314,6 +321,7 @@ class Run:
 
     def _checkpoint(self, finished: bool = False) -> None:
         p = self.parts
+        start = time.perf_counter()
         self.writer.flush()
         tree: StateTree = {
             "finished": finished,
@@ -333,6 +341,7 @@ class Run:
         version = p.trainer.version
         write_checkpoint(self.folder / "checkpoints", version, tree, keep=self.config.training.keep_checkpoints)
         self._saved_at = (version, time.perf_counter())
+        self._save_seconds = self._saved_at[1] - start
 
     def _load(self, state: StateTree) -> None:
         p = self.parts
