@@ -6,6 +6,7 @@ same distribution. Only adapters keep the dropout that `model.lora.dropout` asks
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from importlib import import_module, resources
 from pathlib import Path
@@ -41,6 +42,10 @@ class Policy:
     def base_model(self) -> Any:
         """The Hugging Face model itself, without the adapter wrapper (adapter layers stay inside it)."""
         return self.model.get_base_model() if self.lora else self.model
+
+    def plain_model(self) -> Any:
+        """What an engine copies: the Hugging Face model. With adapters, a copy that has them merged in."""
+        return copy.deepcopy(self.model).merge_and_unload() if self.lora else self.model
 
     def weights(self) -> dict[str, Any]:
         """Detached weights under the Hugging Face model's parameter names, adapters merged in.
