@@ -250,7 +250,7 @@ class ChainAllocator(ABC):
         limit = NEVER if not fresh else version - self.max_age if self.max_age >= 0 else -NEVER
         if min(versions) >= limit and _finite(values) and _finite(scores):  # the usual case: all may be trained on
             positions = self._everyone if len(values) == self.group_size else tuple(range(len(values)))
-            low, high = min(scores), max(scores)
+            low, high = float(min(scores)), float(max(scores))
             successes = sum([s >= self._top for s in scores]) if high >= self._top else 0
             return Told(Picked(attempt, positions), scores, low, high, len(values), float(sum(values)), successes)
         valued: list[tuple[float, float]] = []
@@ -268,8 +268,8 @@ class ChainAllocator(ABC):
         return Told(
             Picked(attempt, tuple(picked)),
             young,
-            min(young, default=math.inf),
-            max(young, default=-math.inf),
+            float(min(young, default=math.inf)),
+            float(max(young, default=-math.inf)),
             len(valued),
             float(sum(v for v, _ in valued)),
             sum(s >= self._top for _, s in valued),
@@ -279,8 +279,8 @@ class ChainAllocator(ABC):
         """Add what earlier attempts left unjudged to the scores, and to the counts of the judged attempt."""
         waiting = list(Members(tuple(chain.unjudged)))
         scores = [*map(self._score, waiting), *told.scores]
-        values = told.valued + len(waiting), told.reward_sum + sum(m.value for m in waiting)
-        return told._replace(scores=scores, low=min(scores), high=max(scores)), values
+        values = told.valued + len(waiting), told.reward_sum + float(sum(m.value for m in waiting))
+        return told._replace(scores=scores, low=float(min(scores)), high=float(max(scores))), values
 
     def _unjudged(self, chain: Chain, told: Told) -> Decision:
         """Too few fresh rewards: again, without a coin, within the bound."""

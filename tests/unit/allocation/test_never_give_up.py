@@ -259,6 +259,15 @@ def test_max_attempts_bounds_resamples_too():
     assert kinds == ["retry", "give_up"]
 
 
+def test_numpy_rewards_become_plain_numbers():
+    """A verifier may return numpy floats; counts and state hold Python's (they are written as JSON)."""
+    allocator = ngu(max_score=2.0)
+    play(allocator, [np.float32(0.5), *[None] * 7])
+    verdict = play(allocator, [np.float32(0.5)] * 8)
+    assert type(verdict.group.reward_sum) is float and type(verdict.group.attempt_values[1]) is float
+    assert type(next(iter(allocator._chains.values())).best) is float
+
+
 def test_groups_of_one():
     """group_size 1 is sampling one at a time until a success: one reward is enough to judge."""
     allocator = ngu(group_size=1, max_age=-1)
