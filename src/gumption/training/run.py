@@ -27,7 +27,6 @@ from gumption.training.state import places_from_state, places_state
 from gumption.training.summary import make_summary, write_summary
 from gumption.types import StateTree
 
-
 CHECKPOINT_SHARE = (
     20  # a checkpoint waits until this many times what the last one cost has passed: at most 5 % overhead
 )
