@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections import Counter
+from importlib import resources
 
 import pytest
 
-from gumption.problems.manufactoria import mini
+from gumption.config import ProblemsConfig
+from gumption.problems.manufactoria import load, load_shipped, mini
 from gumption.problems.manufactoria.compact import LABELS, from_compact, to_compact
 from gumption.problems.manufactoria.dsl import DslError, Program, parse
 from gumption.problems.manufactoria.families import FAMILIES
 from gumption.problems.manufactoria.families.base import words
 from gumption.problems.manufactoria.solver import solve
-from gumption.problems.manufactoria.testgen import visible_tests
-from gumption.problems.manufactoria.verdict import run_tests
+from gumption.problems.manufactoria.testgen import hidden_tests, visible_tests
+from gumption.problems.manufactoria.verdict import read_tests, run_tests
 
 TAPES = ["", *words("RBYG", range(1, 3)), "RBRBRBRB", "YGRB" * 3]
 
@@ -104,3 +108,50 @@ def test_small_set() -> None:
     assert len(prompts) == sum(sizes.values())
     assert sum(len(mini.members(split)) for split in ("warm_start", "train", "held_out")) == len(prompts)  # type: ignore[arg-type]
     assert sizes["train"] > 0.2 * len(prompts) and sizes["held_out"] > 0.2 * len(prompts)
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_shipped_set(held_out: bool) -> None:
+    problems = load_shipped(held_out)
+    assert len(problems) == 256 and len({p.id for p in problems}) == 256
+    assert Counter(p.meta["bucket"] for p in problems) == dict.fromkeys(("extra_hard", "hard", "medium", "easy"), 64)
+    rates = [p.meta["successes"] / p.meta["n"] for p in problems]
+    assert min(p.meta["n"] for p in problems) >= 128
+    assert min(rates) < 0.01 and max(rates) > 0.9 and 0.2 <= sum(rates) / 256 <= 0.35
+    assert {p.meta["problem_family"] for p in problems} == set(mini.FAMILIES)
+    for problem in problems:
+        name = problem.meta["problem_family"]
+        family = FAMILIES[name]
+        p = family.parameters_type.from_dict(problem.meta["parameters"])
+        assert problem.prompt == mini.prompt(name, p)
+        assert mini.split(name, p) == ("held_out" if held_out else "train")
+        assert problem.meta["notation"] == "compact" and problem.verifier == "manufactoria"
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_reference_programs_pass_every_test_of_the_shipped_set(held_out: bool) -> None:
+    for problem in load_shipped(held_out):
+        name = problem.meta["problem_family"]
+        family = FAMILIES[name]
+        p = family.parameters_type.from_dict(problem.meta["parameters"])
+        visible = read_tests(problem.answer)
+        assert visible == visible_tests(family, p)  # what is shipped is what the generator makes
+        program = from_compact(mini.gold(name, p))
+        assert all(run_tests(program, visible + hidden_tests(family, p, visible))), problem.prompt
+        for degenerate in ("!", "-"):
+            assert not all(run_tests(from_compact(degenerate), visible))
+
+
+def test_the_shipped_tokenizer_knows_the_alphabet() -> None:
+    folder = resources.files("gumption") / "data" / "models" / "manufactoria"
+    vocabulary = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+    assert set(vocabulary) - {"<pad>", "<end>", "<unk>"} == set(mini.SYMBOLS)
+    assert json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"] == "llama"
+
+
+def test_generated_small_problems() -> None:
+    train = load(ProblemsConfig(source="manufactoria", size=40), argument="", seed=3, held_out=False)
+    again = load(ProblemsConfig(source="manufactoria:mini", size=40), argument="mini", seed=3, held_out=False)
+    held_out = load(ProblemsConfig(held_out_size=9), argument="mini", seed=3, held_out=True)
+    assert len(train) == 40 and [p.id for p in train] == [p.id for p in again] and len(held_out) == 9
+    assert not {p.prompt for p in train} & {p.prompt for p in held_out}
