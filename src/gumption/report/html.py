@@ -208,24 +208,7 @@ def _cards(data: Data) -> str:
 
 
 def _samples(data: Data) -> str:
-    scores = _get(data.ledger.config, "rewards.max_score")
-    keep = (
-        "problem_id",
-        "visit",
-        "attempt",
-        "member",
-        "fate",
-        "reason",
-        "version_start",
-        "reward",
-        "task_reward",
-        "text",
-    )
-    try:
-        rows = data.ledger.lazy("rollouts").filter(pl.col("text").is_not_null()).select(keep).collect()
-    except pl.exceptions.PolarsError:  # a damaged page: the segment is named at the top
-        rows = data.ledger.read("rollouts", keep).filter(pl.col("text").is_not_null())
-    chosen = tables.samples(rows, data.ledger.problems(), data.levels, float(scores or 1.0))
+    chosen = _chosen(data)
     if chosen.height == 0:
         body = '<p class="missing">not in this ledger</p>'
     else:
@@ -235,6 +218,19 @@ def _samples(data: Data) -> str:
         f"(ledger.text; at most {LONGEST_TEXT:,} characters are shown)."
     )
     return f'<section id="samples"><h2>Sample completions</h2>{body}<p class="note">{escape(note)}</p></section>'
+
+
+def _chosen(data: Data) -> pl.DataFrame:
+    """The sample completions with their texts; only the chosen texts are held in memory."""
+    score = float(_get(data.ledger.config, "rewards.max_score") or 1.0)
+    rows = data.ledger.lazy("rollouts").filter(pl.col("text").is_not_null())
+    try:
+        chosen = tables.samples(rows.select(tables.SAMPLE).collect(), data.ledger.problems(), data.levels, score)
+        keys = chosen.lazy().select(tables.ROLLOUT)
+        texts = rows.select(*tables.ROLLOUT, "text").join(keys, on=tables.ROLLOUT, how="semi").collect()
+    except pl.exceptions.PolarsError:  # a damaged page: the segment is named at the top
+        return pl.DataFrame()
+    return chosen.join(texts.unique(tables.ROLLOUT), on=tables.ROLLOUT, maintain_order="left")
 
 
 def _sample_bucket(bucket: str, chosen: pl.DataFrame) -> str:

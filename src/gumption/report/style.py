@@ -128,18 +128,23 @@ def spread(values: Sequence[float], gap: float, low: float = 0.0, high: float = 
     order = sorted(range(len(values)), key=lambda i: values[i])
     blocks: list[list[Any]] = []  # [centre, members]
     for i in order:
-        blocks.append([values[i], [i]])
+        blocks.append(_inside([values[i], [i]], gap, low, high))
         while len(blocks) > 1 and _top(blocks[-2], gap) + gap > _bottom(blocks[-1], gap):
             centre, members = blocks.pop()
             before, others = blocks.pop()
             merged = others + members
-            blocks.append([(before * len(others) + centre * len(members)) / len(merged), merged])
-        blocks[-1][0] = min(max(blocks[-1][0], low + _half(blocks[-1], gap)), high - _half(blocks[-1], gap))
+            mean = (before * len(others) + centre * len(members)) / len(merged)
+            blocks.append(_inside([mean, merged], gap, low, high))
     result = [0.0] * len(values)
     for block in blocks:
         for place, i in enumerate(block[1]):
             result[i] = round(_bottom(block, gap) + place * gap, 6)
     return result
+
+
+def _inside(block: list[Any], gap: float, low: float, high: float) -> list[Any]:
+    half = _half(block, gap)
+    return [min(max(block[0], low + half), high - half), block[1]]
 
 
 def _half(block: list[Any], gap: float) -> float:

@@ -16,6 +16,9 @@ from gumption.ledger.profile import BUCKETS, bucket_expr
 FLOPS: Final = ("flops_prefill", "flops_decode", "flops_score", "flops_train")
 ORDER: Final = {name: i for i, name in enumerate(("all", *BUCKETS))}
 KEY: Final = ("problem_id", "set")
+ROLLOUT: Final = ("problem_id", "visit", "attempt", "member")
+SAMPLE: Final = (*ROLLOUT, "fate", "reason", "version_start", "reward", "task_reward")
+"""Columns of a rollout that `samples` needs and returns."""
 
 
 def difficulty(problems: pl.DataFrame, evals: pl.DataFrame) -> pl.DataFrame:
@@ -357,29 +360,27 @@ def information(steps: pl.DataFrame, windows: int = 40) -> pl.DataFrame:
 def samples(
     rollouts: pl.DataFrame, problems: pl.DataFrame, levels: pl.DataFrame, max_score: float = 1.0
 ) -> pl.DataFrame:
-    """The latest success and failure of each initial bucket whose completion text is in the ledger.
+    """The latest success and failure of each initial bucket.
 
     Args:
-        rollouts: Rows with a `text`.
+        rollouts: Rollouts whose completion text is in the ledger (the text itself is not needed).
         problems: The ledger's table, for prompts.
         levels: From `difficulty`.
         max_score: Reward from which a rollout is a success.
 
     Returns:
-        `bucket`, `success`, `problem_id`, `prompt`, `text`, `reward`, `fate`, `reason`, `version_start`.
+        `bucket`, `success`, `prompt` and the columns of `SAMPLE`.
     """
     bucket = levels.filter(pl.col("set") == "train").select("problem_id", "bucket")
-    prompts = (
-        problems.filter(pl.col("set") == "train").select("problem_id", "prompt").unique("problem_id", keep="first")
-    )
+    prompts = problems.filter(pl.col("set") == "train").select("problem_id", "prompt")
     return (
-        rollouts.filter(pl.col("text").is_not_null() & pl.col("task_reward").is_not_null())
+        rollouts.filter(pl.col("task_reward").is_not_null())
         .with_columns((pl.col("task_reward") >= max_score - 1e-6).alias("success"))
         .join(bucket, on="problem_id", how="left")
-        .join(prompts, on="problem_id", how="left")
+        .join(prompts.unique("problem_id", keep="first"), on="problem_id", how="left")
         .with_columns(pl.col("bucket").fill_null("unknown"))
-        .sort("version_start", "problem_id", "visit", "attempt", "member")
+        .sort("version_start", *ROLLOUT)
         .unique(("bucket", "success"), keep="last", maintain_order=True)
         .sort(pl.col("bucket").replace_strict(ORDER, default=99), "success", descending=[False, True])
-        .select("bucket", "success", "problem_id", "prompt", "text", "reward", "fate", "reason", "version_start")
+        .select("bucket", "success", "prompt", *SAMPLE)
     )

@@ -1,13 +1,14 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gumption.report.style import amount, percent, rate, seconds, spread
 
 
 @given(st.lists(st.floats(0, 1), max_size=8))
+@example([1.0, 1.0, 1.0, 1.0, 0.625])
 def test_spread_labels_keep_their_order_and_distance_and_stay_inside(values):
     placed = spread(values, 0.1)
     order = sorted(range(len(values)), key=lambda i: values[i])

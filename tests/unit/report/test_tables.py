@@ -207,18 +207,19 @@ def test_information_in_windows_and_so_far():
 
 def test_samples_are_the_latest_success_and_failure_of_each_bucket():
     rollouts = frame("rollouts", [
-        rollout("a", "trained", 1, task_reward=1.0, text="old", version_start=0),
-        rollout("a", "solved", 1, task_reward=1.0, text="new", version_start=5),
-        rollout("a", "trained", 1, task_reward=1.0, text=None, version_start=9),
-        rollout("a", "stale", 1, task_reward=0.0, text="bad", version_start=1),
-        rollout("b", "error", 1, task_reward=None, text="no reward", version_start=1),
+        rollout("a", "trained", 1, task_reward=1.0, version_start=0),
+        rollout("a", "solved", 1, task_reward=1.0, version_start=5),
+        rollout("a", "stale", 1, task_reward=0.0, version_start=1),
+        rollout("b", "error", 1, task_reward=None, version_start=1),
     ], visit=0, attempt=0, member=0)  # fmt: skip
     problems = frame("problems", [{"problem_id": "a", "set": "train", "prompt": "2+2="}])
     got = tables.samples(rollouts, problems, levels(a="hard", b="easy"))
-    assert got.select("bucket", "success", "text", "prompt", "fate").rows() == [
-        ("hard", True, "new", "2+2=", "solved"),
-        ("hard", False, "bad", "2+2=", "stale"),
+    assert got.select("bucket", "success", "prompt", "fate", "version_start").rows() == [
+        ("hard", True, "2+2=", "solved", 5),
+        ("hard", False, "2+2=", "stale", 1),
     ]
+    graded = tables.samples(rollouts, problems, levels(a="hard"), max_score=2.0)
+    assert graded["success"].to_list() == [False]
 
 
 def test_every_table_of_an_empty_ledger_is_empty():
