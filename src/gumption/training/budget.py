@@ -32,12 +32,18 @@ class Budget:
         self._engine, self._recorder = engine, recorder
 
     def start(self) -> None:
-        """The first step begins now."""
+        """Training begins, or goes on: the clock runs."""
         self._start = time.perf_counter()
+
+    def stop(self) -> bool:
+        """The clock stands still (evaluation is outside the budget). Returns whether it was running."""
+        running = self._start is not None
+        self._wall_used, self._start = self.wall, None
+        return running
 
     @property
     def wall(self) -> float:
-        """Seconds since the first step, earlier sessions included."""
+        """Seconds of training, earlier sessions included."""
         return self._wall_used + (0.0 if self._start is None else time.perf_counter() - self._start)
 
     def allows_decode(self, flops: int, tokens: int) -> bool:

@@ -186,6 +186,7 @@ class Run:
                 self.observer.phase("training")
                 p.budget.start()
                 reason = self._loop()
+                p.budget.stop()
                 if reason == "interrupted":
                     self._checkpoint()
                     self.writer.close()
@@ -283,6 +284,7 @@ class Run:
         if samples == 0:
             return
         start = time.perf_counter()
+        running = p.budget.stop()
         version = p.trainer.version
         for name, problems in (("train", p.train_set), ("held_out", p.held_out)):
             chosen = problems[: config.problems]
@@ -301,6 +303,8 @@ class Run:
             self.evals.append({"version": version, "set": name, "when": when, "rows": [asdict(r) for r in rows]})
             self._write_eval(version, name, rows)
         self.wall_eval += time.perf_counter() - start
+        if running:
+            p.budget.start()
 
     def _write_eval(self, version: int, name: str, rows: list[EvalRow]) -> None:
         wall = self.parts.recorder.clock()

@@ -1,0 +1,30 @@
+"""The clock of a budget stands still outside training."""
+
+from gumption.config import BudgetConfig
+from gumption.training import budget as module
+
+
+def test_the_clock_runs_only_between_start_and_stop(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+    budget = module.Budget(BudgetConfig(wall=10.0), group_size=8, wall_used=2.0)
+    now[0] += 50
+    assert budget.wall == 2.0
+    budget.start()
+    now[0] += 3
+    assert budget.wall == 5.0 and budget.reached(0) is None
+    assert budget.stop() is True
+    now[0] += 1000
+    assert budget.wall == 5.0 and budget.stop() is False
+    budget.start()
+    now[0] += 5
+    assert budget.reached(0) == "wall"
+
+
+def test_the_rollout_limit_is_kept_in_whole_requests():
+    budget = module.Budget(BudgetConfig(rollouts=50), group_size=8)
+    assert budget.may_ask(1000) == 48
+    budget.submitted = 40
+    assert budget.may_ask(1000) == 8 and budget.may_ask(3) == 3
+    budget.submitted = 48
+    assert budget.may_ask(1000) == 0
