@@ -184,6 +184,12 @@ def test_visible_tests(name: str) -> None:
             assert test.expected_accepted or not family.output
 
 
+def test_never_more_than_35_visible_tests() -> None:
+    family = FAMILIES["contains_ordered"]
+    for length in (20, 40):
+        assert len(visible_tests(family, family.parameters_type("RBYG", ("RBYG" * 10)[:length]))) == 35
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_hidden_tests_are_others_than_the_visible_ones(name: str) -> None:
     family = FAMILIES[name]
