@@ -152,7 +152,7 @@ def _torch(config: RunConfig, allow: _Allow) -> Engines:
     def make_engine(stage: str, in_flight: int, may: _Allow) -> Engine:
         rollouts = config.rollouts.model_copy(update={"weight_lag": 0}) if stage == "eval" else config.rollouts
         engine: Engine = TorchEngine(
-            policy.model,
+            policy.plain_model(),
             policy.tokenizer,
             config=rollouts,
             seed=config.seed,
