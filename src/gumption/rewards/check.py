@@ -1,8 +1,7 @@
-"""Does a verifier know right from wrong on a set of problems? Its gold answers, and changed ones, through a `Scorer`."""
+"""Does a verifier know right from wrong? A set's gold answers, and changed ones, through a `Scorer`."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -141,5 +140,6 @@ def _book(
         verdict = "failed" if value is None else "accepted" if value >= max_score - _TOLERANCE else "rejected"
         counts[verdict] += 1
         if verdict != wanted:
-            why = f"{reward.status}: {reward.detail}" if value is None else f"{verdict} with {value:g} ({reward.detail})"
+            said = reward.status if value is None else f"{verdict} with {value:g}"
+            why = f"{said} ({reward.detail})"
             report.bad.append(BadRow(where, problem.id, f"{what} {why}"))
