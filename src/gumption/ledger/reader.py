@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
+import operator
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -166,7 +167,7 @@ class Ledger:
         return (
             both.group_by("fate")
             .agg(pl.len().cast(pl.Int64).alias("rollouts"), *(pl.col(c).sum() for c in SUMS))
-            .with_columns(pl.sum_horizontal(FLOPS).alias("flops"))
+            .with_columns(reduce(operator.add, map(pl.col, FLOPS)).alias("flops"))
             .sort(pl.col("fate").replace_strict(order, default=len(order)), "fate")
         )
 

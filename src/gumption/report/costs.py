@@ -108,7 +108,7 @@ def _fate_shares(figure: go.Figure, flow: pl.DataFrame, fates: Sequence[str]) ->
             yref="y2", xshift=12, font={"size": 11, "color": INK},
         )  # fmt: skip
     widest = max([*tokens.values(), *flops.values(), 0.01])
-    ticks = [t for t in (0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0) if t <= 1.2 * widest]
+    ticks = [t for t in (0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0) if t <= 1.2 * widest]
     figure.update_xaxes(range=[-0.05 * widest, 2.1 * widest], tickvals=ticks, col=2)
 
 

@@ -168,7 +168,7 @@ def cards(data: Data) -> list[tuple[str, str, str]]:
     )
     wasted = float(sums.filter(~pl.col("fate").is_in(["trained", "not_selected"]))["flops"].sum())
     bits = float((groups["bits"].fill_null(0.0) * groups["count"]).sum())
-    wall = max(steps["wall"].to_list(), default=None)
+    wall = max([*steps["wall"].tail(1), *data.rollouts["wall"].sort().tail(1)], default=None)
     updates = max(steps["version"].to_list(), default=0)
     missing = "–"
     result += [
