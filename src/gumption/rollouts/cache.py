@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gumption.types import BoolArray, IntArray
 
-GROWTH = 1.5
+GROWTH = 1.25
 """Buffers that are too small become this much larger than what must fit."""
 
 
@@ -78,13 +78,13 @@ class SlotCache:
         before = self.column - self.left(active)  # columns that must stay readable
         need = max(before + 1, longest)
         if need > self.columns:
-            columns = max(need, min(bound, max(64, int(need * GROWTH) + 16)))
+            columns = max(need, min(bound, int(need * GROWTH) + 8))
             self._rebuild(active, self.rows, columns, max(before, longest - 1))
         elif self.column < longest - 1:
             self._rebuild(active, self.rows, self.columns, longest - 1)
         elif self.here() == 0 and self.column and (self.ordered or 2 * need <= self.columns):
             if self.ordered and need * GROWTH > self.columns:  # do not move at every other step
-                self._rebuild(active, self.rows, int(need * GROWTH * GROWTH) + 16, before)
+                self._rebuild(active, self.rows, int(need * GROWTH * GROWTH) + 64, before)
             else:
                 self._rebuild(active, self.rows, self.columns, max(before, longest - 1))
 
@@ -112,11 +112,10 @@ class SlotCache:
         if not len(to_B):
             return
         live = self.live(active)
-        to_i, from_i = torch.from_numpy(to_B).to(self.device), torch.from_numpy(from_B).to(self.device)
-        for buffer in self.buffers:
-            view = buffer[:, :, :, live]
-            view[:, to_i] = view[:, from_i]
-        self.mask[to_i] = self.mask[from_i]
+        for to, source in zip(to_B.tolist(), from_B.tolist(), strict=True):  # plain copies: faster than one indexed one
+            for buffer in self.buffers:
+                buffer[:, to, :, live].copy_(buffer[:, source, :, live])
+            self.mask[to].copy_(self.mask[source])
         self.starts_S[to_B] = self.starts_S[from_B]
 
     def erase(self, rows_B: IntArray) -> None:

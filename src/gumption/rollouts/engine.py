@@ -216,6 +216,10 @@ class TorchEngine:
         self.abandon()
         del self.decoder
 
+    def limit(self, request: Request, prompt_tokens: int) -> int:
+        """Completion tokens of a request at most; a subclass may give each its own (up to `max_tokens`)."""
+        return self._room(prompt_tokens)
+
     # --------------------------------------------------------------------------------------------------------- a step
 
     def _step(self) -> bool:
@@ -278,7 +282,7 @@ class TorchEngine:
 
     def _bound(self, units: list[Unit]) -> int:
         """Tokens that the longest row can come to hold."""
-        new = [len(u.job.prompt_ids_T) + self._room(len(u.job.prompt_ids_T)) for u in units]
+        new = [len(u.job.prompt_ids_T) + self.limit(u.job.request, len(u.job.prompt_ids_T)) for u in units]
         active = self.rows.active
         return max([*new, int(self.rows.bound_S[:active].max()) if active else 0])
 
@@ -292,7 +296,7 @@ class TorchEngine:
             self.tokens_prompt += len(job.prompt_ids_T)
             job.prefilled = True
         self.flops_prefill += cost
-        self.rows.add(unit, self._room(len(job.prompt_ids_T)))
+        self.rows.add(unit, self.limit(job.request, len(job.prompt_ids_T)))
 
     def _record(self, logits_BV: Tensor) -> None:
         """Sample one token per row, write it down, and remove the rows that ended."""

@@ -2,7 +2,8 @@
 
 The same arithmetic as the Hugging Face modules, arranged for few and large operations:
 
-- q, k and v are one matrix product; weights are stored transposed, which CPU matrix libraries like better.
+- q, k and v are one matrix product; weights are stored transposed, which CPU matrix libraries like better, and take the
+  weight of the norm in front of them with them.
 - The rows of the q and k weights are permuted so that the two numbers a rotary embedding mixes are neighbours: rotating
   is then one complex multiplication. Scores do not change, since q and k are permuted alike.
 - Prefill and decode share one pass: prompts of new rows ride along with the active rows, only attention differs.
@@ -56,7 +57,7 @@ def _head_dim(config: Any) -> int:
 
 @dataclass(slots=True)
 class _Layer:
-    """Weights of one layer, (in, out); biases may be missing."""
+    """Weights of one layer, (in, out). In full precision the norms' weights are folded into the product behind them."""
 
     norm_in: Tensor
     qkv: Tensor
@@ -73,16 +74,29 @@ class _Layer:
 
 
 @dataclass(slots=True)
-class _Plan:
-    """Where the tokens of one step go: `rows` decode tokens first, then the prefill sequences back to back."""
+class _Step:
+    """Views of the cache for one step, of all layers: `rows` decode tokens come first, then the prefill sequences."""
 
     rows: int
-    live: slice
-    pad_index: Tensor | None = None  # (M · longest) → flat row; None: all sequences have the same length
+    turns: Tensor  # rotation of every token
+    attended: Tensor  # (N, heads · dim): where attention puts its results
+    write: tuple[Tensor, ...]  # (rows, heads, dim) of the current column: keys of every layer, then values
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    mask: Tensor
+    prefill: _Prompts | None = None
+
+
+@dataclass(slots=True)
+class _Prompts:
+    """How the prefill sequences, which lie back to back, are padded on the left to (M, longest)."""
+
+    shape: tuple[int, int]
+    copy_index: Tensor  # sequence of each new row
+    pieces: list[tuple[slice, slice]]  # see SlotCache.pieces
+    pad_index: Tensor | None = None  # (M · longest) → token; None: all sequences are equally long
     flat_index: Tensor | None = None  # the inverse
-    shape: tuple[int, int] = (0, 0)  # M, longest
     mask: Tensor | None = None
-    copy_index: Tensor | None = None  # sequence of each new row
 
 
 class LlamaDecoder:
@@ -171,6 +185,9 @@ class LlamaDecoder:
             if fused is not None:
                 fused[..., : self.mlp].copy_(get(f"mlp.gate_proj.{kind}").t())
                 fused[..., self.mlp :].copy_(get(f"mlp.up_proj.{kind}").t())
+        if self.full_precision:
+            layer.qkv.mul_(layer.norm_in[:, None])
+            layer.gate_up.mul_(layer.norm_mlp[:, None])
         layer.out.copy_(get("self_attn.o_proj.weight").t())
         layer.down.copy_(get("mlp.down_proj.weight").t())
         for name, bias in (("self_attn.o_proj.bias", layer.out_bias), ("mlp.down_proj.bias", layer.down_bias)):
@@ -193,11 +210,10 @@ class LlamaDecoder:
             ids = np.concatenate([last_ids_B, *prefill.tokens_M])
             positions = np.concatenate([positions, *(np.arange(n) for n in lengths_M)])
             last = np.concatenate([np.arange(rows), rows - 1 + np.cumsum(lengths_M)])
-        plan = self._plan(rows, prefill)
         x = F.embedding(self._index(ids), self.embedding)
-        turns = self._turns(int(positions.max()))[self._index(positions)]
+        step = self._step(rows, positions, prefill)
         for i, layer in enumerate(self.layers):
-            self._layer(i, layer, x, turns, plan)
+            self._layer(i, layer, x, step)
         if last is not None:
             x = x[self._index(last)]
         return F.linear(self._norm(x, self.norm), self.head)
@@ -205,28 +221,44 @@ class LlamaDecoder:
     def _index(self, values: IntArray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values, np.int64)).to(self.device)
 
-    def _plan(self, rows: int, prefill: Prefill | None) -> _Plan:
-        if prefill is None:
-            return _Plan(rows, self.cache.live(rows))
+    def _step(self, rows: int, positions: IntArray, prefill: Prefill | None) -> _Step:
+        cache, n = self.cache, self.layer_count
+        buffer, live = cache.buffers[0], cache.live(rows)
+        if self.batched_products:
+            batch = rows * self.kv_heads
+            flat = buffer.view(2 * n, -1, cache.columns, self.head_dim)[:, :batch, live]
+            keys, values = flat[:n].transpose(2, 3), flat[n:]
+            mask = cache.mask.view(-1, 1, cache.columns)[:batch, :, live]
+        else:
+            keys, values = buffer[:n, :rows, :, live], buffer[n:, :rows, :, live]
+            mask = cache.mask[:rows, :, None, live]
+        return _Step(
+            rows,
+            turns=self._turns(int(positions.max()))[self._index(positions)],
+            attended=torch.empty(len(positions), self.heads * self.head_dim, dtype=self.dtype, device=self.device),
+            write=buffer[:, :rows, :, cache.here()].unbind(0),
+            keys=keys.unbind(0),
+            values=values.unbind(0),
+            mask=mask,
+            prefill=self._prompts(prefill) if prefill is not None else None,
+        )
+
+    def _prompts(self, prefill: Prefill) -> _Prompts:
         lengths_M = prefill.lengths_M
         m, longest = len(lengths_M), int(lengths_M.max())
-        plan = _Plan(rows, self.cache.live(rows), shape=(m, longest))
-        plan.copy_index = self._index(np.repeat(np.arange(m), prefill.copies_M))
+        copy_index = self._index(np.repeat(np.arange(m), prefill.copies_M))
+        prompts = _Prompts((m, longest), copy_index, self.cache.pieces(longest))
         if (lengths_M != longest).any():
-            pad_M = longest - lengths_M
-            ends_M = np.cumsum(lengths_M)
             column_ML = np.broadcast_to(np.arange(longest), (m, longest))
-            flat_ML = (ends_M - longest)[:, None] + column_ML  # left-padded: the last column is the last token
-            real_ML = column_ML >= pad_M[:, None]
-            plan.pad_index = self._index(np.where(real_ML, flat_ML, 0).ravel())
-            plan.flat_index = self._index(np.flatnonzero(real_ML))
-            causal = torch.ones(longest, longest, dtype=torch.bool, device=self.device).tril_()
-            keys = torch.from_numpy(real_ML).to(self.device)[:, None, None, :]
-            alone = torch.eye(
-                longest, dtype=torch.bool, device=self.device
-            )  # padding looks at itself: no empty softmax
-            plan.mask = (causal & keys) | alone
-        return plan
+            flat_ML = (np.cumsum(lengths_M) - longest)[:, None] + column_ML  # the last column is the last token
+            real_ML = column_ML >= (longest - lengths_M)[:, None]
+            prompts.pad_index = self._index(np.where(real_ML, flat_ML, 0).ravel())
+            prompts.flat_index = self._index(np.flatnonzero(real_ML))
+            causal_LL = np.tri(longest, dtype=np.bool_)
+            # Padding looks at itself: a softmax over nothing would be NaN.
+            mask_MLL = (causal_LL & real_ML[:, None, :]) | np.eye(longest, dtype=np.bool_)
+            prompts.mask = torch.from_numpy(mask_MLL).to(self.device)[:, None]
+        return prompts
 
     def _turns(self, longest: int) -> Tensor:
         """Rotations (cos + i·sin) of every position up to `longest`: complex, or (…, 2) in half precision."""
@@ -247,78 +279,77 @@ class LlamaDecoder:
         a, b, cos, sin = pairs[..., 0], pairs[..., 1], turns[..., 0], turns[..., 1]
         return torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
 
+    def _scale(self, x: Tensor) -> Tensor:
+        """Divide by the root mean square over the last dimension, in full precision."""
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return x * torch.addcmul(self.eps_11, length, length, value=1.0 / x.shape[-1]).rsqrt_()
+
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
         """RMS norm over the last dimension."""
-        if not self.full_precision:
-            wide = x.float()
-            wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
-            return weight * wide.to(self.dtype)
-        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        inverse = torch.addcmul(self.eps_11, length, length, value=1.0 / x.shape[-1]).rsqrt_()
-        return (x * inverse).mul_(weight)
+        if self.full_precision:
+            return self._scale(x).mul_(weight)
+        wide = x.float()
+        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
+        return weight * wide.to(self.dtype)
 
-    def _layer(self, i: int, layer: _Layer, x: Tensor, turns: Tensor, plan: _Plan) -> None:
+    def _product(self, x: Tensor, norm: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Norm, then matrix product."""
+        x = self._scale(x) if self.full_precision else self._norm(x, norm)
+        return torch.mm(x, weight) if bias is None else torch.addmm(bias, x, weight)
+
+    def _layer(self, i: int, layer: _Layer, x: Tensor, step: _Step) -> None:
         """One transformer layer, in place on x (N, width)."""
-        q_heads, kv_heads = self.heads, self.kv_heads
-        qkv = _product(self._norm(x, layer.norm_in), layer.qkv, layer.qkv_bias).view(len(x), -1, self.head_dim)
+        q_heads, both = self.heads, self.heads + self.kv_heads
+        qkv = self._product(x, layer.norm_in, layer.qkv, layer.qkv_bias).view(-1, both + self.kv_heads, self.head_dim)
         if layer.q_norm is not None and layer.k_norm is not None:
-            q = self._rotate(self._norm(qkv[:, :q_heads], layer.q_norm), turns)
-            k = self._rotate(self._norm(qkv[:, q_heads : q_heads + kv_heads], layer.k_norm), turns)
+            q = self._rotate(self._norm(qkv[:, :q_heads], layer.q_norm), step.turns)
+            k = self._rotate(self._norm(qkv[:, q_heads:both], layer.k_norm), step.turns)
         else:
-            rotated = self._rotate(qkv[:, : q_heads + kv_heads], turns)
+            rotated = self._rotate(qkv[:, :both], step.turns)
             q, k = rotated[:, :q_heads], rotated[:, q_heads:]
-        attended = self._attend(i, q, k, qkv[:, q_heads + kv_heads :], plan)
-        x.addmm_(attended, layer.out)
+        v = qkv[:, both:]
+        if step.rows:
+            self._attend(i, q, k, v, step)
+        if step.prefill is not None:
+            self._attend_prompts(i, q[step.rows :], k[step.rows :], v[step.rows :], step, step.prefill)
+        x.addmm_(step.attended, layer.out)
         if layer.out_bias is not None:
             x += layer.out_bias
-        gate_up = _product(self._norm(x, layer.norm_mlp), layer.gate_up, layer.gate_up_bias)
+        gate_up = self._product(x, layer.norm_mlp, layer.gate_up, layer.gate_up_bias)
         x.addmm_(F.silu(gate_up[:, : self.mlp]).mul_(gate_up[:, self.mlp :]), layer.down)
         if layer.down_bias is not None:
             x += layer.down_bias
 
-    def _attend(self, i: int, q: Tensor, k: Tensor, v: Tensor, plan: _Plan) -> Tensor:
-        """Write keys and values to the cache and attend. Returns (N, heads · dim)."""
-        cache, rows = self.cache, plan.rows
-        keys, values = cache.buffers[0][2 * i], cache.buffers[0][2 * i + 1]
-        parts = []
-        if rows:
-            keys[:rows, :, cache.here()] = k[:rows]
-            values[:rows, :, cache.here()] = v[:rows]
-            attend = self._attend_products if self.batched_products else self._attend_sdpa
-            parts.append(attend(q[:rows], keys, values, plan.live))
-        if plan.copy_index is not None:
-            m, longest = plan.shape
-            new = [t[rows:] if plan.pad_index is None else t[rows:].index_select(0, plan.pad_index) for t in (q, k, v)]
-            q_M, k_M, v_M = (t.view(m, longest, -1, self.head_dim).transpose(1, 2) for t in new)
-            last = rows + len(plan.copy_index)
-            for part, span in cache.pieces(longest):
-                keys[rows:last, :, span] = k_M[:, :, part].index_select(0, plan.copy_index)
-                values[rows:last, :, span] = v_M[:, :, part].index_select(0, plan.copy_index)
+    def _attend(self, i: int, q: Tensor, k: Tensor, v: Tensor, step: _Step) -> None:
+        """One token per active row: write its key and value, attend over the live columns."""
+        rows, group = step.rows, self.heads // self.kv_heads
+        if step.prefill is not None:
+            q, k, v = q[:rows], k[:rows], v[:rows]
+        step.write[i].copy_(k)
+        step.write[self.layer_count + i].copy_(v)
+        if self.batched_products:
+            q_BGD = q.reshape(rows * self.kv_heads, group, self.head_dim)
+            scores = torch.baddbmm(step.mask, q_BGD, step.keys[i], alpha=self.scale)
+            out = step.attended[:rows].view(q_BGD.shape)
+            torch.bmm(torch.softmax(scores, -1), step.values[i], out=out)
+        else:
             out = F.scaled_dot_product_attention(
-                q_M, k_M, v_M, plan.mask, is_causal=plan.mask is None, scale=self.scale, enable_gqa=True
+                q[:, :, None], step.keys[i], step.values[i], step.mask, scale=self.scale, enable_gqa=group > 1
             )
-            flat = out.transpose(1, 2).reshape(m * longest, -1)
-            parts.append(flat if plan.flat_index is None else flat.index_select(0, plan.flat_index))
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+            step.attended[:rows] = out.reshape(rows, -1)
 
-    def _attend_products(self, q: Tensor, keys: Tensor, values: Tensor, span: slice) -> Tensor:
-        rows, group = len(q), self.heads // self.kv_heads
-        batch = rows * self.kv_heads
-        keys_BTD = keys.view(-1, *keys.shape[2:])[:batch, span]
-        values_BTD = values.view(-1, *values.shape[2:])[:batch, span]
-        mask_B1T = self.cache.mask.view(-1, 1, self.cache.columns)[:batch, :, span]
-        q_BGD = q.reshape(batch, group, self.head_dim)
-        scores = torch.baddbmm(mask_B1T, q_BGD, keys_BTD.transpose(1, 2), alpha=self.scale)
-        return torch.bmm(torch.softmax(scores, -1), values_BTD).view(rows, -1)
-
-    def _attend_sdpa(self, q: Tensor, keys: Tensor, values: Tensor, span: slice) -> Tensor:
-        rows = len(q)
-        mask = self.cache.mask[:rows, :, None, span]
-        k, v = keys[:rows, :, span], values[:rows, :, span]
-        group = self.heads // self.kv_heads
-        out = F.scaled_dot_product_attention(q[:, :, None], k, v, mask, scale=self.scale, enable_gqa=group > 1)
-        return out.reshape(rows, -1)
-
-
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return torch.mm(x, weight) if bias is None else torch.addmm(bias, x, weight)
+    def _attend_prompts(self, i: int, q: Tensor, k: Tensor, v: Tensor, step: _Step, prompts: _Prompts) -> None:
+        """Causal attention within each new sequence; its keys and values go to all its rows."""
+        if prompts.pad_index is not None:
+            q, k, v = (t.index_select(0, prompts.pad_index) for t in (q, k, v))
+        q_M, k_M, v_M = (t.view(*prompts.shape, -1, self.head_dim).transpose(1, 2) for t in (q, k, v))
+        last = step.rows + prompts.copy_index.shape[0]
+        for plane, new in ((i, k_M), (self.layer_count + i, v_M)):
+            target = self.cache.buffers[0][plane, step.rows : last]
+            for part, span in prompts.pieces:
+                target[:, :, span] = new[:, :, part].index_select(0, prompts.copy_index)
+        out = F.scaled_dot_product_attention(
+            q_M, k_M, v_M, prompts.mask, is_causal=prompts.mask is None, scale=self.scale, enable_gqa=True
+        )
+        flat = out.transpose(1, 2).reshape(-1, self.heads * self.head_dim)
+        step.attended[step.rows :] = flat if prompts.flat_index is None else flat.index_select(0, prompts.flat_index)
