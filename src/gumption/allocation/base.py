@@ -245,14 +245,16 @@ class ChainAllocator(ABC):
         rewards = attempt.rewards_G
         assert rewards is not None
         values = [r.value for r in rewards]
-        scores = values if self.filter_on == "total" else [r.value if r.task is None else r.task for r in rewards]
+        tasks = [r.task for r in rewards]
+        shaped = self.filter_on == "task" and tasks.count(None) < len(tasks)
+        scores = [v if t is None else t for v, t in zip(values, tasks, strict=True)] if shaped else values
         versions: list[int] = attempt.version_start_G.tolist()
         limit = NEVER if not fresh else version - self.max_age if self.max_age >= 0 else -NEVER
-        if min(versions) >= limit and _finite(values) and _finite(scores):  # the usual case: all may be trained on
-            positions = self._everyone if len(values) == self.group_size else tuple(range(len(values)))
-            low, high = float(min(scores)), float(max(scores))
-            successes = sum([s >= self._top for s in scores]) if high >= self._top else 0
-            return Told(Picked(attempt, positions), scores, low, high, len(values), float(sum(values)), successes)
+        if min(versions) >= limit and _finite(values):  # the usual case: all may be trained on
+            if not shaped:
+                return self._whole(attempt, values, values)
+            if _finite(scores):
+                return self._whole(attempt, values, scores)
         valued: list[tuple[float, float]] = []
         picked: list[int] = []
         for i, (value, score) in enumerate(zip(values, scores, strict=True)):
@@ -274,6 +276,13 @@ class ChainAllocator(ABC):
             float(sum(v for v, _ in valued)),
             sum(s >= self._top for _, s in valued),
         )
+
+    def _whole(self, attempt: Attempt, values: Sequence[float], scores: Sequence[float]) -> Told:
+        """An attempt all of whose members are fresh and valued."""
+        positions = self._everyone if len(values) == self.group_size else tuple(range(len(values)))
+        low, high = float(min(scores)), float(max(scores))
+        successes = sum([s >= self._top for s in scores]) if high >= self._top else 0
+        return Told(Picked(attempt, positions), scores, low, high, len(values), float(sum(values)), successes)
 
     def _pool(self, chain: Chain, told: Told) -> tuple[Told, tuple[int, float]]:
         """Add what earlier attempts left unjudged to the scores, and to the counts of the judged attempt."""
