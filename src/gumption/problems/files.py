@@ -113,7 +113,7 @@ def _json(file: IO[bytes]) -> Iterator[Numbered]:
     damage = None
     chunks = []
     try:
-        while chunk := file.read(1 << 20):
+        while chunk := file.read(1 << 16):
             chunks.append(chunk)
     except _BROKEN as error:
         damage = f"the compressed file is damaged from here on: {error}"

@@ -67,16 +67,21 @@ class Stream:
 
     def next(self) -> tuple[Problem, int] | None:
         """The next problem and its visit number, or `None` when the stream has ended."""
-        open_ = [
-            self.epochs is None or n < self.epochs * len(s) for n, s in zip(self.drawn, self.sections, strict=True)
-        ]
-        chosen = next_source(self.drawn, self.weights, open_)
+        chosen = self._choose()
         if chosen is None:
             return None
         section = self.sections[chosen]
         visit, position = divmod(self.drawn[chosen], len(section))
         self.drawn[chosen] += 1
         return section[self._order(chosen, visit)[position] if self.shuffle else position], visit
+
+    def _choose(self) -> int | None:
+        """The section to draw from, `None` when all have had their passes."""
+        epochs = self.epochs
+        if len(self.sections) == 1 and epochs is None:
+            return 0
+        open_ = [epochs is None or n < epochs * len(s) for n, s in zip(self.drawn, self.sections, strict=True)]
+        return next_source(self.drawn, self.weights, open_)
 
     def problem(self, problem_id: str) -> Problem:
         """Look a problem up by id.

@@ -94,7 +94,7 @@ def as_reward(result: object) -> Reward:
             return result
         return Reward(None, status="invalid", detail=f"value {value!r} with status {result.status!r}"[:200])
     parts = result.parts
-    if type(value) is float and math.isfinite(value + sum(parts)) and all(type(p) is float for p in parts):
+    if type(value) is float and all(type(p) is float for p in parts) and math.isfinite(value + sum(parts)):
         return result
     number = _number(value)
     if number is None:

@@ -61,7 +61,8 @@ _DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+"
 _IN_TEXT = re.compile(
     # A minus is a sign only where nothing stands before it that it could be subtracted from: 10-4 ends in 4.
     rf"(?:(?<![\w)\]}}.])[-−])?\\?[$€£]?(?<![A-Za-z0-9_.])[-−]?(?:{_DIGITS})(?:\s?/\s?(?:{_DIGITS}))?"
-    r"|(?:(?<![\w)\]}.])[-−])?\\[dt]?frac\s*\{-?\d+\}\s*\{-?\d+\}"
+    r"|(?:(?<![\w)\]}.])[-−])?\\[dt]?frac\s*\{-?\d+\}\s*\{-?\d+\}",
+    re.ASCII,
 )
 
 
@@ -93,10 +94,11 @@ _SCALES = re.compile(
     r"halves|quarters?|thirds?|log|ln|sin|cos|tan|mod|choose)\b",
     re.IGNORECASE,
 )
-_PLAIN = re.compile(rf"([+-]?)\s*[$€£]?\s*([+-]?)\s*({_DIGITS})\s*[$€£]?")
+_PLAIN = re.compile(rf"([+-]?)\s*[$€£]?\s*([+-]?)\s*({_DIGITS})\s*[$€£]?", re.ASCII)
 _FRACTION = re.compile(
     r"([+-]?)\s*\\[dt]?frac\s*(?:\{\s*(-?\d+)\s*\}|(\d))\s*(?:\{\s*(-?\d+)\s*\}|(\d))"
-    rf"|[$€£]?([+-]?)\s*({_DIGITS})\s*/\s*({_DIGITS})"
+    rf"|[$€£]?([+-]?)\s*({_DIGITS})\s*/\s*({_DIGITS})",
+    re.ASCII,
 )
 
 

@@ -1,9 +1,9 @@
 """The parent side of verifier workers: hands out completions, keeps the time, replaces what died.
 
 Workers are fresh interpreters (never forks: torch may be running here, and no user script is imported again), started
-when the first completion needs one. Each gets a few completions of one problem at a time and answers one by one, so a
-completion that hangs or kills its worker costs only its own reward; the others go to the next worker. Results stand in
-the order of the completions whichever worker was faster.
+when completions first need them; those that are ready begin while others still import. Each gets a few completions of
+one problem at a time and answers one by one, so a completion that hangs or kills its worker costs only its own reward;
+the others go to the next worker. Results stand in the order of the completions whichever worker was faster.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Pipe, wait
 from typing import Any
@@ -29,6 +29,7 @@ from gumption.types import Problem, Reward, RewardStatus
 START_LIMIT_S = 120.0
 """Importing a verifier may take so long."""
 _CHUNK = 16
+_MAX_FAILED_STARTS = 3  # in a row, of a verifier that could be made before: then its completions get status error
 
 
 @dataclass
@@ -53,7 +54,7 @@ class _Task:
 
 
 class _Child:
-    """One worker process."""
+    """One worker process: making a verifier, scoring a task, or idle."""
 
     def __init__(self, memory_mb: int, alarm: float) -> None:
         self.pipe, theirs = Pipe()
@@ -73,10 +74,33 @@ class _Child:
         )
         theirs.close()
         self.opened: set[int] = set()
-        self.served = 0
+        self.opening: int | None = None
         self.task: _Task | None = None
-        self.opening = False
+        self.served = 0
         self.deadline = math.inf
+
+    @property
+    def idle(self) -> bool:
+        """Nothing to wait for."""
+        return self.task is None and self.opening is None
+
+    def open(self, slot: int, name: str, options: dict[str, Any]) -> None:
+        """Order a verifier to be made."""
+        self.opening, self.deadline = slot, time.monotonic() + START_LIMIT_S
+        self._send(("open", slot, name, options))
+
+    def score(self, task: _Task, time_limit: float) -> None:
+        """Order completions to be scored.
+
+        Raises:
+            TypeError, AttributeError, pickle.PicklingError: the problem cannot be sent.
+        """
+        job = task.job
+        texts = [job.texts[i] for i in task.positions]
+        ids = None if job.ids is None else [job.ids[i] for i in task.positions]
+        order = pickle.dumps(("score", job.slot, job.problem, texts, ids))
+        self.task, self.deadline = task, time.monotonic() + time_limit * (len(texts) if job.batched else 1)
+        self._send_bytes(order)
 
     def kill(self) -> None:
         """End the process and everything that it started."""
@@ -84,6 +108,13 @@ class _Child:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.pipe.close()
+
+    def _send(self, order: tuple[Any, ...]) -> None:
+        self._send_bytes(pickle.dumps(order))
+
+    def _send_bytes(self, order: bytes) -> None:
+        with contextlib.suppress(OSError):  # it died: the pipe's end is noticed when we listen
+            self.pipe.send_bytes(order)
 
 
 def _kill_all(children: list[_Child]) -> None:
@@ -106,26 +137,30 @@ class Pool:
         self.memory_mb = memory_mb
         self.restarts = 0
         self._verifiers: list[tuple[str, dict[str, Any]]] = []
-        self._proved: set[int] = set()  # slots that some worker could open
+        self._failed_starts: dict[int, int | None] = {}  # per slot, in a row; None: never made so far
         self._children: list[_Child] = []
-        self._tasks: deque[_Task] = deque()
+        self._tasks: dict[int, deque[_Task]] = {}
         weakref.finalize(self, _kill_all, self._children)
 
     def slot(self, name: str, options: dict[str, Any]) -> int:
         """A number for a verifier with its options."""
         entry = (name, options)
         if entry not in self._verifiers:
+            self._failed_starts[len(self._verifiers)] = None
+            self._tasks[len(self._verifiers)] = deque()
             self._verifiers.append(entry)
         return self._verifiers.index(entry)
 
     def prove(self, slot: int) -> None:
-        """Start a worker and open the verifier in it.
+        """Start workers and wait until the verifier is made in one of them.
 
         Raises:
             ValueError: it cannot be made.
         """
-        if slot not in self._proved:
-            self.score([Job(slot, Problem("", "", None, ""), [])])
+        with self._all_or_nothing():
+            while self._failed_starts[slot] is None:
+                self._open(slot, self.workers)
+                self._listen()
 
     def score(self, jobs: Sequence[Job]) -> None:
         """Fill in the rewards of all jobs.
@@ -138,81 +173,91 @@ class Pool:
         for job in jobs:
             n = len(job.texts)
             job.rewards = [None] * n
-            step = max(n, 1) if job.batched else chunk
-            self._tasks.extend(_Task(job, list(range(i, min(i + step, n)))) for i in range(0, max(n, 1), step))
-        try:
-            while self._tasks or any(child.task for child in self._children):
+            step = n if job.batched else chunk
+            self._tasks[job.slot].extend(_Task(job, list(range(i, min(i + step, n)))) for i in range(0, n, step))
+        with self._all_or_nothing():
+            while any(self._tasks.values()) or any(child.task for child in self._children):
                 self._hand_out()
                 self._listen()
-        except BaseException:  # an interrupt or a verifier that cannot start: nothing half done may stay
-            self._tasks.clear()
-            _kill_all(self._children)
-            raise
 
     def close(self) -> None:
         """End all workers."""
         _kill_all(self._children)
 
-    def _hand_out(self) -> None:
-        while self._tasks:
-            child = next((c for c in self._children if c.task is None), None)
-            if child is None:
-                if len(self._children) >= self.workers:
-                    return
-                child = _Child(self.memory_mb, 2 * self.time_limit + 30)
-                self._children.append(child)
-            child.task = self._tasks.popleft()
-            self._order(child, child.task)
-
-    def _order(self, child: _Child, task: _Task) -> None:
-        job = task.job
-        child.opening = job.slot not in child.opened
+    @contextlib.contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
         try:
-            if child.opening:
-                child.deadline = time.monotonic() + START_LIMIT_S
-                child.pipe.send(("open", job.slot, *self._verifiers[job.slot]))
-                return
-            if not task.positions:
-                child.task = None
-                return
-            child.deadline = time.monotonic() + self.time_limit * (len(task.positions) if job.batched else 1)
-            texts = [job.texts[i] for i in task.positions]
-            ids = None if job.ids is None else [job.ids[i] for i in task.positions]
-            child.pipe.send(("score", job.slot, job.problem, texts, ids))
-        except OSError:
-            self._died(child)
+            yield
+        except BaseException:  # an interrupt, or a verifier that cannot be made: nothing half done may stay
+            for tasks in self._tasks.values():
+                tasks.clear()
+            _kill_all(self._children)
+            raise
+
+    def _hand_out(self) -> None:
+        for slot, tasks in self._tasks.items():
+            for child in self._children:
+                if tasks and child.idle and slot in child.opened:
+                    self._give(child, tasks.popleft())
+            if tasks:
+                self._open(slot, min(len(tasks), self.workers))
+
+    def _give(self, child: _Child, task: _Task) -> None:
+        try:
+            child.score(task, self.time_limit)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
-            child.task = None
             for i in task.positions:
-                job.rewards[i] = Reward(None, status="error", detail=f"the problem cannot be sent: {error}"[:200])
+                detail = f"the problem cannot be sent to a worker: {error}"
+                task.job.rewards[i] = Reward(None, status="error", detail=detail[:200])
+
+    def _open(self, slot: int, wanted: int) -> None:
+        """See to it that `wanted` workers have the verifier, or are making it."""
+        able = sum(slot in child.opened or child.opening == slot for child in self._children)
+        for child in self._children:
+            if able < wanted and child.idle and slot not in child.opened:
+                child.open(slot, *self._verifiers[slot])
+                able += 1
+        while able < wanted and len(self._children) < self.workers:
+            child = _Child(self.memory_mb, 2 * self.time_limit + 30)
+            self._children.append(child)
+            child.open(slot, *self._verifiers[slot])
+            able += 1
 
     def _listen(self) -> None:
-        busy = [child for child in self._children if child.task is not None]
-        if not busy:
+        active = [child for child in self._children if not child.idle]
+        if not active:
             return
-        patience = min(child.deadline for child in busy) - time.monotonic()
-        ready = set(wait([child.pipe for child in busy], max(0.0, patience)))
-        for child in busy:
+        patience = min(child.deadline for child in active) - time.monotonic()
+        ready = set(wait([child.pipe for child in active], max(0.0, patience)))
+        for child in active:
             if child.pipe in ready:
                 self._receive(child)
             elif time.monotonic() >= child.deadline and not child.pipe.poll():
-                self._fail(child, "timeout", f"took longer than {self.time_limit:g} s")
+                limit = START_LIMIT_S if child.opening is not None else self.time_limit
+                self._fail(child, "timeout", f"took longer than {limit:g} s")
 
     def _receive(self, child: _Child) -> None:
         try:
             message = json.loads(child.pipe.recv_bytes())
-            if child.opening:
-                self._opened(child, message)
-                return
-            rewards = [Reward(v, tuple(p), s, d, t) for v, p, s, d, t in message]
+            if child.opening is not None:
+                failed = message.get("failed")
+            else:
+                rewards = [Reward(v, tuple(p), s, d, t) for v, p, s, d, t in message]
         except (EOFError, OSError):
             self._died(child)
-            return
-        except (ValueError, TypeError, KeyError) as error:
-            if child.opening and isinstance(error, ValueError) and not isinstance(error, json.JSONDecodeError):
-                raise
+        except (ValueError, TypeError, AttributeError) as error:
             self._fail(child, "error", f"the worker's answer cannot be read: {error}")
-            return
+        else:
+            if child.opening is None:
+                self._scored(child, rewards)
+            elif failed is not None:
+                self._fail(child, "error", failed)
+            else:
+                self._failed_starts[child.opening] = 0
+                child.opened.add(child.opening)
+                child.opening = None
+
+    def _scored(self, child: _Child, rewards: list[Reward]) -> None:
         task = child.task
         assert task is not None
         if any(r.status == "memory" for r in rewards):
@@ -226,49 +271,46 @@ class Pool:
         if not task.positions:
             child.task = None
 
-    def _opened(self, child: _Child, message: dict[str, Any]) -> None:
-        task = child.task
-        assert task is not None
-        slot = task.job.slot
-        if "failed" in message:
-            if slot not in self._proved:
-                raise ValueError(f"verifier {self._verifiers[slot][0]!r} cannot be made: {message['failed']}")
-            self._fail(child, "error", f"cannot be made: {message['failed']}")
-            return
-        child.opened.add(slot)
-        self._proved.add(slot)
-        self._order(child, task)
-
     def _died(self, child: _Child) -> None:
         child.process.wait()
         code = child.process.returncode
-        if child.opening and child.task is not None and child.task.job.slot not in self._proved:
-            name = self._verifiers[child.task.job.slot][0]
-            raise ValueError(f"verifier {name!r} cannot be made: {_ending(code)} while it was imported")
         if code == -signal.SIGALRM:
             self._fail(child, "timeout", f"took longer than {self.time_limit:g} s")
         else:
             self._fail(child, "error", _ending(code), retry=True)
 
     def _fail(self, child: _Child, status: RewardStatus, detail: str, retry: bool = False) -> None:
-        """Replace a worker; its current completion gets the status, unless a fresh worker may still score it."""
-        task = child.task
-        assert task is not None
+        """Drop a worker; its current completion gets the status, unless a fresh worker may still score it."""
         child.kill()
         self._children.remove(child)
         self.restarts += 1
-        if child.opening and task.job.slot not in self._proved:
-            name = self._verifiers[task.job.slot][0]
-            raise ValueError(f"verifier {name!r} cannot be made: {detail} while it was imported")
-        if not (retry and child.served > 0 and not task.again):
+        task = child.task
+        if task is None:
+            assert child.opening is not None
+            self._failed_start(child.opening, detail)
+            return
+        if retry and child.served > 0 and not task.again:
+            task = _Task(task.job, task.positions, again=True)
+        else:
             lost = task.positions if task.job.batched else task.positions[:1]
             for i in lost:
                 task.job.rewards[i] = Reward(None, status=status, detail=detail[:200])
             task = _Task(task.job, task.positions[len(lost) :])
-        else:
-            task = _Task(task.job, task.positions, again=True)
         if task.positions:
-            self._tasks.appendleft(task)
+            self._tasks[task.job.slot].appendleft(task)
+
+    def _failed_start(self, slot: int, detail: str) -> None:
+        failed = self._failed_starts[slot]
+        if failed is None:
+            raise ValueError(f"verifier {self._verifiers[slot][0]!r} cannot be made: {detail}")
+        self._failed_starts[slot] = failed + 1
+        if failed + 1 >= _MAX_FAILED_STARTS and not any(slot in child.opened for child in self._children):
+            self._failed_starts[slot] = 0
+            lost = Reward(None, status="error", detail=f"the verifier cannot be made any more: {detail}"[:200])
+            for task in self._tasks[slot]:
+                for i in task.positions:
+                    task.job.rewards[i] = lost
+            self._tasks[slot].clear()
 
 
 def _ending(code: int) -> str:
