@@ -292,7 +292,7 @@ def test_the_command_exits_with_1_when_the_ledger_is_damaged(tmp_path):
     result = run(tmp_path, "--no-open")
     assert result.exit_code == 1
     assert (tmp_path / "report.html").exists()
-    assert "000001.parquet" in result.stderr
+    assert "000001.parquet" in result.output
 
 
 def test_the_command_without_a_ledger_raises_one_readable_line(tmp_path):
