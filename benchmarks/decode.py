@@ -132,13 +132,13 @@ def make_engine(model: Any, tokenizer: Any, max_tokens: int, slots: int) -> Torc
     return LimitedEngine(model, tokenizer, config=config, seed=0, shape=SHAPE)
 
 
-def compare(name: str, rounds: int) -> dict[str, Any]:
+def compare(name: str, rounds: int, requests: int | None) -> dict[str, Any]:
     if name == "tiny":
-        folder, problems, max_tokens = TINY, tiny_problems(128, 32), 32
+        folder, problems, max_tokens = TINY, tiny_problems(requests or 128, 32), 32
         slots_tried, rows_tried = (128, 256, 512), (128, 256, 512, 1024)
     else:
-        folder, problems, max_tokens = SMOLLM2, chat_problems(24, 192), 192
-        slots_tried, rows_tried = (64,), (64, 96, 192)
+        folder, problems, max_tokens = SMOLLM2, chat_problems(requests or 24, 192), 192
+        slots_tried, rows_tried = (64,), (64, 128)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     engines = {s: make_engine(model, tokenizer, max_tokens, s) for s in slots_tried}
@@ -215,6 +215,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=["tiny", "smollm2"])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--requests", type=int, help="requests per round; default: 128 tiny, 24 SmolLM2")
     parser.add_argument("--threads", type=int, default=cores(), help="torch threads, for both sides")
     parser.add_argument("--scan", action="store_true", help="only the engine, by threads and slots")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "decode.json")
@@ -226,7 +227,7 @@ def main() -> None:
         result["tiny_scan"] = {"machine": machine(), "rows": scan(args.rounds)}
     else:
         for name in [args.only] if args.only else ["tiny", "smollm2"]:
-            result[name] = {"machine": machine(), **compare(name, args.rounds)}
+            result[name] = {"machine": machine(), **compare(name, args.rounds, args.requests)}
             print(f"{name}: ratio {result[name]['ratio']} (bar {result[name]['bar']})")
     args.out.write_text(json.dumps(result, indent=2) + "\n")
 
