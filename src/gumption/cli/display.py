@@ -88,9 +88,9 @@ class Display(Observer):
         """Take in one update."""
         self.metrics = dict(metrics)
         for key in ("reward/mean", "allocation/attempts_per_group", "leverage/kept_rollouts", "off_policy/mean"):
-            value = metrics.get(key, 0.0)
-            self.smooth[key] = 0.9 * self.smooth.get(key, value) + 0.1 * value
-        self.rewards.append(self.smooth["reward/mean"])
+            if key in metrics:
+                self.smooth[key] = 0.9 * self.smooth.get(key, metrics[key]) + 0.1 * metrics[key]
+        self.rewards.append(self.smooth.get("reward/mean", 0.0))
         if fraction is None:
             self.bar.update(self.task, total=None)
         else:

@@ -11,7 +11,12 @@ import typer
 from gumption.config import RunConfig
 
 # A bare `gumption train`: what recipes/skill_chain.toml says, a few minutes of the shipped model on two cores.
-DEFAULT = {"budget": {"flops": 1.4e12}, "eval": {"every": 250, "samples_during": 8}}
+# One thread: on matrices this small a second one gains little, and where another program wants the core it costs much.
+DEFAULT = {
+    "training": {"threads": 1},
+    "eval": {"every": 250, "samples_during": 8},
+    "budget": {"flops": 1.4e12},
+}
 
 TRAIN_EPILOG = """[bold]Examples[/]
 
@@ -98,9 +103,8 @@ def read_config(recipe: Path | None, model: str | None, problems: str | None, se
     given = apply_overrides({}, overrides)
     if model is not None or problems is not None or "model" in given:
         return RunConfig.from_dict(given)
-    if given.get("budget"):
-        return RunConfig.from_dict({**DEFAULT, **given})
-    return RunConfig.from_dict(apply_overrides(DEFAULT, overrides))
+    limits = {} if given.get("budget") else DEFAULT["budget"]
+    return RunConfig.from_dict(apply_overrides({**DEFAULT, "budget": limits}, overrides))
 
 
 def _end(result: Any, as_json: bool) -> None:

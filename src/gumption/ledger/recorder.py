@@ -289,13 +289,16 @@ class Recorder:
         w = self._window
         rollouts, attempts, valued = max(w["rollouts"], 1), max(w["attempts"], 1), max(w["valued"], 1)
         trained = max(w["trained"], 1)
-        metrics = {
+        judged = {  # absent when no attempt came back since the last step
             "reward/mean": w["reward"] / valued,
             "completions/mean_length": w["tokens"] / rollouts,
             "completions/clipped_ratio": w["clipped"] / rollouts,
             "frac_reward_zero_std": w["zero_std"] / attempts,
             "solved_none": w["none"] / attempts,
             "solved_all": w["all"] / attempts,
+        }
+        metrics = {
+            **(judged if w["attempts"] else {}),
             "off_policy/mean": w["age_sum"] / trained,
             "off_policy/max": w["age_max"],
             "leverage/kept_share": w["kept_leverage"] / w["leverage"] if w["leverage"] else 0.0,
