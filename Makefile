@@ -16,7 +16,7 @@ train: $(STAMP)
 	$(BIN)/gumption train $(ARGS)
 
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not gpu" $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu" $(ARGS)
 
 test-slow: $(STAMP)
 	OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m "slow and not gpu" $(ARGS)
