@@ -17,7 +17,7 @@ from gumption.flops import ModelShape, forward_flops
 from gumption.types import IntArray, TrainRow
 
 ATTENTION_PRICE = 3.0
-"""Measured price of a dense attention FLOP in matrix-product FLOPs (CPU, masked kernel; also used on CUDA)."""
+"""Assumed price of a dense attention FLOP in matrix-product FLOPs. It only steers the cut, never the FLOPs booked."""
 
 
 @dataclass(frozen=True, eq=False)
