@@ -142,6 +142,7 @@ def test_scripted_run_killed_three_times_has_the_same_rows(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_scripted_run_killed_at_twenty_random_moments(tmp_path):
     """Each of the 20 kills is followed by its own resume and compared."""
     recipe = write_recipe(tmp_path / "recipe.toml", SCRIPTED)
