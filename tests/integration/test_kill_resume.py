@@ -26,7 +26,7 @@ SCRIPTED = {
     "training": {"checkpoint_every": 7, "checkpoint_seconds": 1e9},
     "eval": {"samples": 4},
     "ledger": {"text": "all", "flush_rows": 300},
-    "budget": {"updates": 400},
+    "budget": {"updates": 150},
 }
 TORCH = {
     "seed": 3,
