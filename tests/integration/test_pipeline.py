@@ -1,6 +1,7 @@
 """The pipeline with the scripted engine: every rollout gets one fate, counters add up, budgets and staleness hold."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -182,6 +183,22 @@ def test_the_denominator_counts_generated_or_kept():
     assert kept.count_tokens == sum(r.rollout.trained_tokens for r in kept.rows_B)
     assert generated.count_tokens > kept.count_tokens
     assert {r.half for r in kept.rows_B} == {0, 1}
+
+
+def test_importance_ratios_reach_the_rows_they_belong_to():
+    pipeline, sink, limits = build({}, budget={"updates": 3})
+    update = pipeline.trainer.update
+    given = []
+
+    def with_ratios(batch):
+        ratios_B = tuple(1.0 + len(given) + 0.01 * b for b in range(len(batch.rows_B)))
+        given.extend(ratios_B)
+        return replace(update(batch), importance_ratio_B=ratios_B)
+
+    pipeline.trainer.update = with_ratios
+    run(pipeline, limits)
+    trained = [r["importance_ratio"] for r in sink.tables["rollouts"] if r["fate"] == "trained"]
+    assert trained == given and len(given) > 3
 
 
 def test_same_seed_same_rows():

@@ -225,7 +225,7 @@ class Recorder:
         score, train = result.flops_score_B[row], result.flops_train_B[row]
         self.flops_score += score
         self.flops_train += train
-        extra = {"weight": batch.rows_B[row].weight, "flops_score": score, "flops_train": train}
+        extra: dict[str, Any] = {"weight": batch.rows_B[row].weight, "flops_score": score, "flops_train": train}
         if result.skipped:
             return Final(member, "error", "update_skipped"), extra
         tokens, age = rollout.trained_tokens, batch.version - rollout.version_start
@@ -237,7 +237,9 @@ class Recorder:
         w["age_max"] = max(w["age_max"], age)
         w["trained"] += 1
         w["trained_tokens"] += tokens
-        return Final(member, "trained", reason), extra | {"trained_tokens": tokens}
+        ratios_B = result.importance_ratio_B
+        extra |= {"trained_tokens": tokens, "importance_ratio": None if ratios_B is None else ratios_B[row]}
+        return Final(member, "trained", reason), extra
 
     def _group(
         self, verdict: Verdict, group: Group, credit: Credit, selection: Selection | None, update: int | None
