@@ -143,20 +143,54 @@ class CreditConfig(_Table):
     """What a rollout is worth."""
 
     objective: Literal["as_published"] = "as_published"
-    advantage: Literal["auto", "centered", "rloo", "grpo", "dr_grpo", "max_rl", "chain"] = "auto"
+    advantage: Literal["auto", "centered", "rloo", "grpo", "dr_grpo", "max_rl", "batch_std", "chain", "tracked"] = (
+        "auto"
+    )
     """`auto`: `chain` with `never_give_up`, else `grpo`."""
     chain_max_rl: bool = False
     """`chain` divided by the accepted attempt's success rate (MaxRL, arXiv 2602.02710)."""
+    tracker_decay: float = Field(0.875, gt=0, lt=1)
+    """`tracked`: what a problem's earlier rewards still count for after each visit (SPO moves it in .875 … .96)."""
+    tracker_count: float = Field(8.0, gt=0)
+    """`tracked`: rollouts that the first guess of a problem's reward counts for."""
 
 
 class SelectionConfig(_Table):
     """Which rollouts are trained on."""
 
-    rule: Literal["all", "leverage"] = "leverage"
-    share: float = Field(0.5, gt=0, le=1)
-    """Share ℓ of a group's leverage that is kept."""
+    rule: Literal["all", "leverage", "pods", "cppo", "cost_aware", "top"] = "leverage"
     count: Literal["generated", "kept"] = "generated"
     """What the loss denominator counts: the full groups, or what was kept."""
+    # leverage
+    share: float | Literal["auto"] = 0.5
+    """Share ℓ of a group's leverage that is kept; `auto` moves it until training takes as long as generation."""
+    share_low: float = Field(0.2, gt=0, le=1)
+    """Lower bound of `auto`."""
+    share_high: float = Field(1.0, gt=0, le=1)
+    """Upper bound of `auto`."""
+    # pods, cost_aware, top
+    keep: int = Field(16, ge=1)
+    """Rollouts of a group that are kept (`cost_aware`: on average)."""
+    recompute: bool = True
+    """`pods`: compute advantages again on what is kept, as published."""
+    scope: Literal["group", "batch"] = "group"
+    """`cost_aware`: keep so many of each group, or so many per group over the batch."""
+    # cppo
+    rate: float = Field(0.5, ge=0, lt=1)
+    """Share of the batch that is dropped."""
+
+    @field_validator("share")
+    @classmethod
+    def _in_range(cls, value: float | str) -> float | str:
+        if isinstance(value, float) and not 0 < value <= 1:
+            raise ValueError(f"share = {value!r} must be in (0, 1], or 'auto'")
+        return value
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        if self.share_low > self.share_high:
+            raise ValueError(f"share_low = {self.share_low} is above share_high = {self.share_high}")
+        return self
 
 
 class RolloutsConfig(_Table):
@@ -186,12 +220,21 @@ class RolloutsConfig(_Table):
 class TrainingConfig(_Table):
     """How the policy is updated."""
 
-    loss: Literal["reinforce", "ppo_clip", "cispo"] = "reinforce"
-    correction: Literal["none", "tis"] = "tis"
-    """Behaviour-policy correction: truncated importance sampling per token."""
+    loss: Literal["reinforce", "ppo_clip", "cispo", "gspo", "decoupled_ppo"] = "reinforce"
+    correction: Literal["none", "tis", "mis", "icepop"] = "tis"
+    """Importance weight towards the policy that sampled, per token: truncated at a cap (`tis`), or tokens masked above
+    the cap (`mis`) or outside a band (`icepop`)."""
     tis_cap: float = Field(2.0, gt=0)
+    """Largest weight of `tis` and `mis`."""
+    icepop_low: float = Field(0.5, ge=0)
+    icepop_high: float = Field(5.0, gt=0)
+    """The band of `icepop`."""
     clip_low: float = Field(0.2, ge=0)
     clip_high: float = Field(0.28, ge=0)
+    """Bounds of the ratio in `ppo_clip` and `decoupled_ppo`."""
+    gspo_low: float = Field(3e-4, ge=0)
+    gspo_high: float = Field(4e-4, ge=0)
+    """Bounds of the sequence ratio in `gspo`, far narrower since it is a geometric mean over tokens."""
     cispo_high: float = Field(5.0, gt=0)
     """CISPO's upper bound on the ratio (1 + ε_high)."""
     denominator: Literal["tokens", "sequences", "constant"] = "tokens"
@@ -228,6 +271,12 @@ class TrainingConfig(_Table):
     keep_checkpoints: int = Field(2, ge=1)
     threads: int | None = Field(None, ge=1)
     """Torch threads; default: the cores this process may use."""
+
+    @model_validator(mode="after")
+    def _band(self) -> Self:
+        if self.icepop_low > self.icepop_high:
+            raise ValueError(f"icepop_low = {self.icepop_low} is above icepop_high = {self.icepop_high}")
+        return self
 
 
 _WALL = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
@@ -290,6 +339,10 @@ class LedgerConfig(_Table):
     """Project name for W&B and trackio."""
 
 
+GROUP_BASELINES: tuple[str, ...] = ("centered", "rloo", "grpo", "dr_grpo", "max_rl")
+"""Advantages that need nothing but the rewards of one group."""
+
+
 class RunConfig(_Table):
     """A whole run.
 
@@ -318,6 +371,11 @@ class RunConfig(_Table):
             )
         if self.credit.chain_max_rl and self.advantage != "chain":
             raise ValueError("credit.chain_max_rl = true needs the chain advantage")
+        if self.selection.rule == "pods" and self.selection.recompute and self.advantage not in GROUP_BASELINES:
+            raise ValueError(
+                f"selection.rule = 'pods' cannot compute the {self.advantage!r} advantage again on what it keeps: set "
+                f"selection.recompute = false, or credit.advantage to one of {', '.join(GROUP_BASELINES)}"
+            )
         if self.training.schedule != "constant" and not (self.training.decay_updates or self.budget.updates):
             raise ValueError(
                 f"training.schedule = {self.training.schedule!r} needs training.decay_updates or budget.updates"

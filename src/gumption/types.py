@@ -487,11 +487,19 @@ class Credit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """Which members of one group are trained on. "No weight" is a visible 1.0."""
+    """Which members of one group are trained on. "No weight" is a visible 1.0.
+
+    Args:
+        indices_J: The kept members.
+        weights_J: Their weights in the loss, > 0.
+        reason: Names the rule, or says why nothing is kept.
+        advantages_J: Replace the credit's advantages, for rules that compute them again on what is kept.
+    """
 
     indices_J: IntArray
     weights_J: FloatArray
     reason: str
+    advantages_J: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -527,10 +535,12 @@ class UpdateResult:
 
     Args:
         metrics: Field-standard names (docs/ledger.md) to floats.
-        flops_score: FLOPs spent on log-prob scoring (reference and π_old passes), per row of the batch.
-        flops_train: FLOPs of forward and backward, per row of the batch.
-        skipped: The step was not applied (NaN guard); the ids of the batch's chains are in the ledger.
+        flops_score_B: FLOPs spent on log-prob scoring (reference and π_old passes), per row of the batch.
+        flops_train_B: FLOPs of forward and backward, per row of the batch.
+        skipped: No step was applied (NaN guard); the ids of the batch's chains are in the ledger.
         importance_ratio_B: Mean of π/μ over each row's tokens at the start of the update; `None`: not measured.
+        applied_B: Whether each row was in an applied step: with several minibatches the NaN guard may have skipped
+            those of one. `None`: all were, or with `skipped` none.
     """
 
     metrics: Mapping[str, float]
@@ -538,6 +548,19 @@ class UpdateResult:
     flops_train_B: tuple[int, ...]
     skipped: bool = False
     importance_ratio_B: tuple[float, ...] | None = None
+    applied_B: tuple[bool, ...] | None = None
+
+    def applied(self, row: int) -> bool:
+        """Was this row of the batch in an applied step?"""
+        return not self.skipped and (self.applied_B is None or self.applied_B[row])
+
+
+class UpdateFailed(RuntimeError):
+    """A trainer cannot go on. `result` is what its last update did and cost, so that it can be booked."""
+
+    def __init__(self, message: str, result: UpdateResult) -> None:
+        super().__init__(message)
+        self.result = result
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -686,7 +709,7 @@ class Trainer(Protocol):
         ...
 
     def update(self, batch: TrainBatch) -> UpdateResult:
-        """One optimizer step (or `passes × minibatches` of them, one version)."""
+        """One optimizer step (or `passes × minibatches` of them, one version). `UpdateFailed`: it cannot go on."""
         ...
 
     def weights(self) -> Any:

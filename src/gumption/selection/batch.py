@@ -13,14 +13,17 @@ def make_batch(
     """Kept rollouts of all groups, with the counts that the loss is divided by.
 
     `count = "generated"` counts the full groups, so that dropping only rescales w(p); `"kept"` counts what is kept.
-    Groups alternate between the two halves that gradient noise is measured from.
+    A selection's own advantages go
+    before the credit's. Groups alternate between the two halves that gradient noise is measured from.
     """
     rows: list[TrainRow] = []
     sequences = tokens = 0
     for g, (group, credit, selection) in enumerate(zip(groups, credits, selections, strict=True)):
         members = tuple(group.members)
         kept = [members[i].rollout for i in selection.indices_J.tolist()]
-        advantages_J = credit.advantages_G[selection.indices_J]
+        advantages_J = selection.advantages_J
+        if advantages_J is None:
+            advantages_J = credit.advantages_G[selection.indices_J]
         rows += [
             TrainRow(rollout, float(a), float(w), g % 2)
             for rollout, a, w in zip(kept, advantages_J, selection.weights_J, strict=True)

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from gumption.config import RunConfig
 from gumption.training.batching import MicroBatch
+from gumption.training.corrections import bounds, correction
 from gumption.training.flat import FlatParameters
 from gumption.training.forward import Forward, tree_mask
 from gumption.training.logprobs import Sampling, backward_chunks, score_chunks
-from gumption.training.losses import cispo, clipped, k3, ppo_clip, reinforce, truncated_importance
+from gumption.training.losses import cispo, clipped, gspo, k3, ppo_clip, reinforce, sequence_log_ratio
 from gumption.training.model import Policy
 from gumption.training.tally import Tally
 from gumption.types import TrainBatch
@@ -34,6 +35,7 @@ class Loaded:
     weights_N: Tensor
     old_N: Tensor | None = None
     reference_N: Tensor | None = None
+    sequence_2N: tuple[Tensor, Tensor] | None = None  # `gspo`: log-ratio and length of each token's sequence
 
 
 class Gradient:
@@ -107,6 +109,8 @@ class Gradient:
             if halved and m.micro.half == 1 and half is None:
                 half = self.flat.grads.clone()
             hidden_ND = self._hidden(self.forward, m)
+            if self._c.loss == "gspo":
+                m = self._sequences(m, hidden_ND)
 
             def loss(logprobs_N: Tensor, entropy_N: Tensor, where: slice, m: Loaded = m) -> Tensor:
                 value = self._loss(m, logprobs_N, entropy_N, where, tally, first) * scale
@@ -131,6 +135,19 @@ class Gradient:
         hidden_MD = forward.hidden(torch.as_tensor(micro.ids_RT, device=device), positions_RT, mask_RTT)
         return hidden_MD.index_select(0, m.source_N)
 
+    def _sequences(self, m: Loaded, hidden_ND: Tensor) -> Loaded:
+        """The same with each token's sequence ratio under the policy as it is now.
+
+        A loss token may need the log-probs of tokens in other chunks, so all are scored before any goes backward. That
+        computes logits twice (recomputation is not booked). A rollout is never split over micro-batches.
+        """
+        if m.old_N is None:  # π_old = π
+            old_N = now_N = m.behaviour_N
+        else:
+            old_N = m.old_N
+            now_N = score_chunks(hidden_ND, self.forward.head, m.targets_N, self._sampling, self._c.logits_chunk_tokens)
+        return replace(m, sequence_2N=sequence_log_ratio(now_N, old_N, m.rows_N))
+
     def _loss(
         self, m: Loaded, logprobs_N: Tensor, entropy_N: Tensor, where: slice, tally: Tally, first: bool
     ) -> Tensor:
@@ -139,24 +156,29 @@ class Gradient:
         now_N = logprobs_N.detach()
         old_N = now_N if m.old_N is None else m.old_N[where]
         behaviour_N, advantages_N = m.behaviour_N[where], m.advantages_N[where]
-        correction_N = None
-        if c.correction == "tis":
-            corrected_N = now_N if c.loss == "reinforce" else old_N
-            correction_N = truncated_importance(corrected_N, behaviour_N, c.tis_cap)
+        weight_N = correction(c, now_N if c.loss == "reinforce" else old_N, behaviour_N)
         low_N = high_N = torch.zeros_like(now_N, dtype=torch.bool)
+        kl_N = None if m.reference_N is None else k3(logprobs_N, m.reference_N[where])
+        kl_loss_N = kl_N
         if c.loss == "reinforce":
-            loss_N = reinforce(logprobs_N, advantages_N, correction_N)
+            loss_N = reinforce(logprobs_N, advantages_N, weight_N)
         elif c.loss == "cispo":
-            loss_N = cispo(logprobs_N, old_N, advantages_N, correction_N, high=c.cispo_high)
+            loss_N = cispo(logprobs_N, old_N, advantages_N, weight_N, high=c.cispo_high)
             high_N = (now_N - old_N).exp() > c.cispo_high
+        elif c.loss == "gspo":
+            assert m.sequence_2N is not None
+            ratio_N, length_N = (x[where] for x in m.sequence_2N)
+            clip = {"low": c.gspo_low, "high": c.gspo_high}
+            loss_N = gspo(logprobs_N, ratio_N, length_N, advantages_N, weight_N, **clip)
+            low_N, high_N = clipped(ratio_N, advantages_N, **clip)
+            kl_loss_N = None if kl_N is None else kl_N / length_N  # sequences weigh the same in both terms
         else:
-            loss_N = ppo_clip(logprobs_N, old_N, advantages_N, correction_N, low=c.clip_low, high=c.clip_high)
-            low_N, high_N = clipped(now_N, old_N, advantages_N, low=c.clip_low, high=c.clip_high)
-        kl_N = None
-        if m.reference_N is not None:
-            kl_N = k3(logprobs_N, m.reference_N[where])
-            loss_N = loss_N + c.kl_coef * kl_N
+            clip = {"low": c.clip_low, "high": c.clip_high}
+            loss_N = ppo_clip(logprobs_N, old_N, advantages_N, weight_N, **clip)
+            low_N, high_N = clipped(now_N - old_N, advantages_N, **clip)
+        if kl_loss_N is not None:
+            loss_N = loss_N + c.kl_coef * kl_loss_N
         if first:
-            tally.start(old_N, behaviour_N, m.rows_N[where], c.tis_cap)
+            tally.start(old_N, behaviour_N, m.rows_N[where], bounds(c))
         tally.step(entropy_N, low_N, high_N, kl_N)
         return (m.weights_N[where] * loss_N).sum()

@@ -1,42 +1,18 @@
 """Policy-gradient losses per token, as pure functions: log-probs and advantages in, one loss per token out.
 
 π is the policy in training, π_old the policy at the start of the batch, μ the policy (or policies) that sampled the
-tokens. With one minibatch and one pass π_old = π, every ratio is 1 and all three losses have the same gradient.
+tokens. With one minibatch and one pass π_old = π, every ratio is 1 and all losses have the same gradient, but `gspo`,
+whose sequences weigh the same whatever their length.
 
 Departures from the papers: tokens are summed and divided once, by a scalar of the whole batch, wherever the papers
-average per sequence; and the correction towards μ is a separate factor, π/μ for `reinforce`, π_old/μ for the two losses
-that have the ratio π/π_old already (so that the product is π/μ, not π²/(π_old·μ)).
+average per sequence; and the correction towards μ (`corrections.py`) is a separate factor, π/μ for `reinforce`, π_old/μ
+for the losses that have the ratio π/π_old already (so that the product is π/μ, not π²/(π_old·μ)).
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
-
-LOG_RATIO_LIMIT = 10.0
-"""Log-ratios are clamped to ± this before they are exponentiated for a correction."""
-
-
-def truncated_importance(logprobs_T: Tensor, behaviour_T: Tensor, cap: float = 2.0) -> Tensor:
-    """Token-level truncated importance weight, a constant for the gradient.
-
-    w = min(exp(clamp(log π − log μ, ±10)), cap)
-
-    Source: truncation as in IMPALA (arXiv 1802.01561), per token as in algorithms.md section 4.
-
-    Args:
-        logprobs_T: log π (or log π_old), any shape.
-        behaviour_T: log μ, the engine's, same shape.
-        cap: Upper bound, > 0.
-
-    Returns:
-        Detached weights in (0, cap]; 1 where π = μ.
-
-    >>> truncated_importance(torch.tensor([0.0, -1.0, 0.0]), torch.tensor([0.0, 0.0, -9.0])).tolist()
-    [1.0, 0.3678794503211975, 2.0]
-    """
-    log_ratio_T = (logprobs_T.detach() - behaviour_T).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-    return log_ratio_T.exp().clamp(max=cap)
 
 
 def reinforce(logprobs_T: Tensor, advantages_T: Tensor, correction_T: Tensor | None = None) -> Tensor:
@@ -127,6 +103,72 @@ def cispo(
     return reinforce(logprobs_T, weight_T * advantages_T, correction_T)
 
 
+def gspo(
+    logprobs_T: Tensor,
+    log_ratio_T: Tensor,
+    lengths_T: Tensor,
+    advantages_T: Tensor,
+    correction_T: Tensor | None = None,
+    *,
+    low: float = 3e-4,
+    high: float = 4e-4,
+) -> Tensor:
+    """Clipped surrogate of the whole sequence's ratio, spread evenly over its tokens.
+
+    −w·min(s·A, clip(s, 1 − ε_low, 1 + ε_high)·A)/|y|,  s = (Π_t π/π_old)^(1/|y|)
+
+    Source: arXiv 2507.18071 in its token form (the gradient is that of the sequence form, (s·A/|y|)·Σ_t ∇log π_t). The
+    paper's mean over sequences is `training.denominator = "sequences"`; the others differ from it by a scalar.
+
+    Args:
+        logprobs_T: log π, carries the gradient.
+        log_ratio_T: log s of each token's sequence (`sequence_log_ratio`), a constant.
+        lengths_T: |y|, loss tokens of each token's sequence.
+        advantages_T: A per token.
+        correction_T: w, detached; `None` means 1.
+        low: ε_low ≥ 0.
+        high: ε_high ≥ 0.
+
+    Returns:
+        Loss per token; over a sequence they sum to the sequence's loss (with w = 1). No gradient in a sequence whose
+        clip is active.
+
+    >>> zeros, two = torch.zeros(2), torch.full((2,), 2.0)
+    >>> gspo(zeros, zeros, two, torch.tensor([3.0, 3.0])).tolist()
+    [-1.5, -1.5]
+    """
+    shared_T = (logprobs_T - logprobs_T.detach()).exp() * log_ratio_T.detach().exp()  # s in value, s·∇log π in gradient
+    surrogate_T = torch.minimum(shared_T * advantages_T, shared_T.clamp(1.0 - low, 1.0 + high) * advantages_T)
+    surrogate_T = surrogate_T / lengths_T
+    return -surrogate_T if correction_T is None else -correction_T * surrogate_T
+
+
+def sequence_log_ratio(logprobs_N: Tensor, old_N: Tensor, rows_N: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean log-ratio of each token's sequence and the number of its loss tokens, both per token.
+
+    log s = (1/|y|)·Σ_t (log π − log π_old)
+
+    Source: arXiv 2507.18071.
+
+    Args:
+        logprobs_N: log π of all tokens of the sequences.
+        old_N: log π_old.
+        rows_N: int64, which sequence each token belongs to.
+
+    Returns:
+        log s and |y|, shape N, without gradient.
+
+    >>> s, n = sequence_log_ratio(torch.tensor([0.0, 2.0, 5.0]), torch.zeros(3), torch.tensor([7, 7, 2]))
+    >>> s.tolist(), n.tolist()
+    ([1.0, 1.0, 5.0], [2.0, 2.0, 1.0])
+    """
+    _, sequence_N = rows_N.unique(return_inverse=True)  # type: ignore[no-untyped-call]
+    log_N = (logprobs_N - old_N).detach()
+    sums_2S = log_N.new_zeros(2, len(rows_N)).index_add_(1, sequence_N, torch.stack([log_N, torch.ones_like(log_N)]))
+    total_N, count_N = sums_2S[:, sequence_N]
+    return total_N / count_N, count_N
+
+
 def k3(logprobs_T: Tensor, reference_T: Tensor) -> Tensor:
     """Non-negative estimate of KL(π ‖ reference) from tokens drawn from π.
 
@@ -148,17 +190,21 @@ def k3(logprobs_T: Tensor, reference_T: Tensor) -> Tensor:
     return torch.expm1(d_T) - d_T
 
 
-def clipped(
-    logprobs_T: Tensor, old_T: Tensor, advantages_T: Tensor, *, low: float, high: float
-) -> tuple[Tensor, Tensor]:
-    """Where PPO's clip removes the gradient: below (A < 0, r < 1 − ε_low) and above (A > 0, r > 1 + ε_high).
+def clipped(log_ratio_T: Tensor, advantages_T: Tensor, *, low: float, high: float) -> tuple[Tensor, Tensor]:
+    """Where a clip removes the gradient: below (A < 0, r < 1 − ε_low) and above (A > 0, r > 1 + ε_high).
+
+    Args:
+        log_ratio_T: log r, of tokens or of their sequences.
+        advantages_T: A per token.
+        low: ε_low.
+        high: ε_high.
 
     Returns:
         Two bool tensors of the inputs' shape.
 
-    >>> a, b = clipped(torch.tensor([2.0, 0.5]).log(), torch.zeros(2), torch.tensor([1.0, -1.0]), low=0.2, high=0.2)
+    >>> a, b = clipped(torch.tensor([2.0, 0.5]).log(), torch.tensor([1.0, -1.0]), low=0.2, high=0.2)
     >>> a.tolist(), b.tolist()
     ([False, True], [True, False])
     """
-    ratio_T = (logprobs_T.detach() - old_T).exp()
+    ratio_T = log_ratio_T.detach().exp()
     return (ratio_T < 1.0 - low) & (advantages_T < 0), (ratio_T > 1.0 + high) & (advantages_T > 0)

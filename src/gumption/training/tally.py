@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gumption.training.losses import LOG_RATIO_LIMIT
+from gumption.training.corrections import LOG_RATIO_LIMIT
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,16 @@ class Tally:
         self._rows = torch.zeros(2, rows, dtype=torch.float64, device=device)
 
     @torch.no_grad()
-    def start(self, start_N: Tensor, behaviour_N: Tensor, rows_N: Tensor, cap: float) -> None:
-        """Tokens of the first pass: log-probs at the start of the batch and those of the behaviour policy."""
+    def start(self, start_N: Tensor, behaviour_N: Tensor, rows_N: Tensor, bounds: tuple[float, float]) -> None:
+        """Tokens of the first pass: log-probs at the start of the batch and of the behaviour policy.
+
+        Ratios outside `bounds` are counted: the correction truncates or masks them.
+        """
         log_N = (start_N - behaviour_N).double().clamp(max=2 * LOG_RATIO_LIMIT)
         ratio_N = log_N.exp()
         ones_N = torch.ones_like(ratio_N)
-        sums = [ones_N, ratio_N, ratio_N.square(), ratio_N - 1.0 - log_N, ratio_N > cap]
+        outside_N = (ratio_N < bounds[0]) | (ratio_N > bounds[1])
+        sums = [ones_N, ratio_N, ratio_N.square(), ratio_N - 1.0 - log_N, outside_N]
         self._start.append(torch.stack([s.sum(dtype=torch.float64) for s in sums]))
         self._max = torch.maximum(self._max, ratio_N.max())
         self._rows.index_add_(1, rows_N, torch.stack([ratio_N, ones_N]))
