@@ -6,8 +6,8 @@
 
 The trainer, the simulator and the tests all call this file; it has no options of its own. It departs from a textbook
 loop in three ways: generation never waits for training (rollouts in flight continue across updates and carry their
-version span); whatever is dropped becomes a ledger row with a fate and a reason; and costs are asked for before they
-are spent, so that a budget is never exceeded.
+version span, and the weights of an update reach the engine when the trainer is free again); whatever is dropped becomes
+a ledger row with a fate and a reason; and costs are asked for before they are spent, so that a budget is never exceeded.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class Place:
 class Pipeline:
     """The stages, wired.
 
-    `allows(flops, version)` says whether the budget covers an update, `may_ask(capacity)` how many rollouts it leaves.
+    `allows(flops, version)` says whether the budget covers an update, `may_ask(capacity)` how many rollouts it leaves,
+    `trainer_free()` whether the last update is done: until then no other begins and the engine keeps the old weights.
     """
 
     config: RunConfig
@@ -67,14 +68,17 @@ class Pipeline:
     recorder: Recorder
     allows: Callable[[int, int], bool] = lambda flops, version: True
     may_ask: Callable[[int], int] = lambda capacity: capacity
+    trainer_free: Callable[[], bool] = lambda: True
     places: list[Place] = field(default_factory=list)
     told: int = 0
     submitted: int = 0  # rollouts
     ended: bool = False  # the problems ran out
     spent: bool = False  # the budget does not cover the next update
+    unsent: bool = False  # an update whose weights the engine does not have yet
 
     def cycle(self) -> list[UpdateResult]:
         """Once round the path. Returns the updates that were made (usually none or one)."""
+        self.sync()
         asked = self.ask()
         with self.recorder.timed("generation"):
             attempts = self.engine.poll()
@@ -82,13 +86,22 @@ class Pipeline:
             self.scorer.score(attempts)
         for attempt in attempts:
             self.judge(attempt)
-        self.ended = not asked and self.engine.in_flight == 0 and self.engine.free_slots > 0 and not self._full()
+        idle = self.engine.in_flight == 0 and self.engine.free_slots > 0 and self.trainer_free()
+        self.ended = not asked and idle and not self._full()
         updates = []
-        while not self.spent and (self._ready() or (self.ended and self.places)):
+        while not self.spent and self.trainer_free() and (self._ready() or (self.ended and self.places)):
             result = self.update()
             if result is not None:
                 updates.append(result)
+        self._drop_oldest()
         return updates
+
+    def sync(self) -> None:
+        """Hand the weights of an update that is done to the engine."""
+        if self.unsent and self.trainer_free():
+            with self.recorder.timed("weight_sync"):
+                self.engine.update_weights(self.trainer.version, self.trainer.weights())
+            self.unsent = False
 
     def ask(self) -> int:
         """Fill the engine's free slots. Returns how many rollouts were submitted."""
@@ -96,6 +109,7 @@ class Pipeline:
         if self.config.training.max_staleness == 0:  # on-policy: no more than this batch still needs
             missing = self.config.training.groups_per_update - len(self.places)
             capacity = min(capacity, missing * self.config.allocation.group_size - self.engine.in_flight)
+            capacity = capacity if self.trainer_free() else 0
         capacity = self.may_ask(capacity)
         requests = self.allocator.ask(capacity) if capacity > 0 else []
         for request in requests:
@@ -142,8 +156,8 @@ class Pipeline:
                 self.recorder.final(final, version)
         self.recorder.trained([v for v, _ in fresh], groups, credits, selections, batch, result)
         if result is not None and not result.skipped:
-            with self.recorder.timed("weight_sync"):
-                self.engine.update_weights(self.trainer.version, self.trainer.weights())
+            self.unsent = True
+            self.sync()
         if result is not None:
             self.recorder.step(result, len(places), self.allocator.metrics(), self.trainer.version)
         return result
@@ -169,6 +183,16 @@ class Pipeline:
 
     def _full(self) -> bool:
         return len(self.places) >= self.config.training.groups_per_update
+
+    def _drop_oldest(self) -> None:
+        """A full queue in front of a busy trainer loses its oldest groups: a choice that no length plays a part in."""
+        batches, version = self.config.training.queue_batches, self.trainer.version
+        while batches is not None and len(self.places) > batches * self.config.training.groups_per_update:
+            group, verdict = self.places[0].group, self.places.pop(0).verdict
+            if group is not None:
+                for member in group.members:
+                    self.recorder.final(Final(member, "stale", "queue_full"), version)
+                self.recorder.untrained_group(verdict, self.credit([group])[0])
 
     def _fresh(self, group: Group, version: int) -> tuple[Group, list[Final]]:
         """Members young enough for `training.max_staleness`, and the others' fates."""

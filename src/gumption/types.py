@@ -210,7 +210,19 @@ class Rollout:
     @property
     def trained_tokens(self) -> int:
         """Tokens that carry loss."""
-        return int(self.loss_mask_T.sum())
+        return int(np.count_nonzero(self.loss_mask_T))
+
+
+_TRUE_T = np.ones(0, np.bool_)
+
+
+def _all_true(n: int) -> BoolArray:
+    """A read-only mask of n ones; all of them share one block, as most rollouts need one and none changes it."""
+    global _TRUE_T
+    if n > len(_TRUE_T):
+        _TRUE_T = np.ones(2 * n, np.bool_)
+        _TRUE_T.flags.writeable = False
+    return _TRUE_T[:n]
 
 
 @dataclass(slots=True, eq=False)
@@ -293,7 +305,7 @@ class Attempt:
     def rollout(self, member: int) -> Rollout:
         """Member `member` as a view (no token is copied)."""
         lo, hi = int(self.offsets_G1[member]), int(self.offsets_G1[member + 1])
-        mask_T = np.ones(hi - lo, np.bool_) if self.loss_mask_T is None else self.loss_mask_T[lo:hi]
+        mask_T = _all_true(hi - lo) if self.loss_mask_T is None else self.loss_mask_T[lo:hi]
         return Rollout(
             request=self.request,
             member=member,
@@ -422,7 +434,8 @@ class Group:
     @cached_property
     def lengths_G(self) -> IntArray:
         """Completion tokens of the members."""
-        return np.array([m.attempt.lengths_G[m.position] for m in self.members], np.int64)
+        ends = [(m.attempt.offsets_G1, m.position) for m in self.members]
+        return np.array([offsets_G1[i + 1] - offsets_G1[i] for offsets_G1, i in ends], np.int64)
 
     @cached_property
     def versions_G(self) -> IntArray:

@@ -12,7 +12,7 @@ from gumption.ledger.recorder import Recorder
 from gumption.pipeline import Pipeline
 from gumption.selection import make_selector
 from gumption.testing import ListStream, ScriptedEngine, ScriptedTrainer, ScriptedVerifier, scripted_problems
-from gumption.training.budget import Budget
+from gumption.budget import Budget
 
 
 class ListSink:

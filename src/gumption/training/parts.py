@@ -15,7 +15,7 @@ from gumption.pipeline import Pipeline
 from gumption.problems import load_problems, make_stream
 from gumption.rewards import Scorer
 from gumption.selection import make_selector
-from gumption.training.budget import Budget
+from gumption.budget import Budget
 from gumption.types import Allocator, Engine, Problem
 
 

@@ -21,7 +21,7 @@ from gumption.rollouts.scripted.policy import (
     shifts_from_state,
     shifts_state,
 )
-from gumption.types import Attempt, ChainId, Finish, IntArray, Problem, Request, StateTree
+from gumption.types import Attempt, ChainId, Finish, FloatArray, IntArray, Problem, Request, StateTree
 
 
 class ScriptedEngine:
@@ -61,6 +61,7 @@ class ScriptedEngine:
         self._shifts: Shifts = {}
         self._queue: deque[tuple[int, Shifts]] = deque()  # newer weights, held back by the lag
         self._step = 0
+        self._alarm = 0  # step at which polls stop, if it is ahead
         self._sequence = 0
         self._jobs: dict[int, Job] = {}
         self._waiting: deque[int] = deque()  # jobs with members that have no slot yet, first come first served
@@ -95,6 +96,10 @@ class ScriptedEngine:
         """Virtual seconds."""
         return self._step / self.options.tokens_per_second
 
+    def wait_until(self, seconds: float) -> None:
+        """Let polls stop at this time of the virtual clock; with nothing in flight, go there at once."""
+        self._alarm = math.ceil(seconds * self.options.tokens_per_second - 1e-9)
+
     def submit(self, request: Request) -> None:
         """Queue a request."""
         self._jobs[self._sequence] = self._draw(request)
@@ -107,10 +112,15 @@ class ScriptedEngine:
         """Advance by `decode_steps`; by a multiple of it, if no rollout ends before (nothing could happen between)."""
         self.exhausted = False
         done: list[Attempt] = []
-        if not self._start_waiting() or not self._ends:
+        if not self._start_waiting():
+            return done
+        if not self._ends:
+            self._step = max(self._step, self._alarm)
             return done
         polls = -(-(self._ends[0][0] - self._step) // self.decode_steps)
         target = self._step + max(1, polls) * self.decode_steps
+        if self._alarm > self._step:
+            target = min(target, self._alarm)
         while self._advance(min(target, self._ends[0][0]) - self._step):
             self._collect(done)
             if self._step >= target or not self._start_waiting() or not self._ends:
@@ -179,19 +189,29 @@ class ScriptedEngine:
         if n not in self._counters:
             self._counters[n] = np.arange(4 * n)
         u_G4 = randomness.uniforms(np.array([key], np.uint64), self._counters[n]).reshape(n, 4)
-        mean = float(given(problem).get("mean_length", o.mean_length or max(1.0, self.max_tokens / 2)))
-        if o.length_cv:
-            # lognormal with this mean and coefficient of variation; the normal by Box–Muller
-            variance = math.log1p(o.length_cv**2)
-            normal_G = np.sqrt(-2 * np.log1p(-u_G4[:, 1])) * np.cos(2 * np.pi * u_G4[:, 2])
-            drawn = np.exp(math.log(mean) - variance / 2 + math.sqrt(variance) * normal_G)
-            lengths = np.maximum(1, np.rint(drawn)).astype(np.int64).tolist()
-        else:
-            lengths = [max(1, round(mean))] * n
+        lengths = self._lengths(given(problem).get("mean_length", o.mean_length), u_G4)
         finishes: list[Finish] = ["stop" if length <= self.max_tokens else "length" for length in lengths]
         if o.error_rate:
             finishes = ["error" if u < o.error_rate else f for u, f in zip(u_G4[:, 3].tolist(), finishes, strict=True)]
         return Job.new(request, [min(x, self.max_tokens) for x in lengths], finishes, u_G4[:, 0].tolist())
+
+    def _lengths(self, mean: float | None, u_G4: FloatArray) -> list[int]:
+        """Completion lengths before the cut at `max_tokens`."""
+        o = self.options
+        if o.length_quantiles:
+            at_Q, quantiles_Q = np.linspace(0, 1, len(o.length_quantiles)), np.array(o.length_quantiles)
+            scale = 1.0 if mean is None else mean / float(np.trapezoid(quantiles_Q, at_Q))
+            drawn = scale * np.interp(u_G4[:, 1], at_Q, quantiles_Q)
+        else:
+            mean = max(1.0, self.max_tokens / 2) if mean is None else float(mean)
+            if not o.length_cv:
+                return [max(1, round(mean))] * len(u_G4)
+            # lognormal with this mean and coefficient of variation; the normal by Box–Muller
+            variance = math.log1p(o.length_cv**2)
+            normal_G = np.sqrt(-2 * np.log1p(-u_G4[:, 1])) * np.cos(2 * np.pi * u_G4[:, 2])
+            drawn = np.exp(math.log(mean) - variance / 2 + math.sqrt(variance) * normal_G)
+        lengths: list[int] = np.maximum(1, np.rint(drawn)).astype(np.int64).tolist()
+        return lengths
 
     # -- the clock
 
