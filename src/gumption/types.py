@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, overload, runtime_checkable
@@ -429,18 +429,25 @@ class Group:
     @cached_property
     def rewards_G(self) -> FloatArray:
         """Rewards of the members."""
-        return np.array([m.value for m in self.members], np.float64)
+        rewards = [(a.rewards_G, i) for a, i in self._places()]
+        values = [None if r is None else r[i].value for r, i in rewards]
+        return np.array([np.nan if v is None else v for v in values], np.float64)
 
     @cached_property
     def lengths_G(self) -> IntArray:
         """Completion tokens of the members."""
-        ends = [(m.attempt.offsets_G1, m.position) for m in self.members]
-        return np.array([offsets_G1[i + 1] - offsets_G1[i] for offsets_G1, i in ends], np.int64)
+        return np.array([a.offsets_G1[i + 1] - a.offsets_G1[i] for a, i in self._places()], np.int64)
 
     @cached_property
     def versions_G(self) -> IntArray:
         """Policy version at the start of each member."""
-        return np.array([m.attempt.version_start_G[m.position] for m in self.members], np.int64)
+        return np.array([a.version_start_G[i] for a, i in self._places()], np.int64)
+
+    def _places(self) -> Iterable[tuple[Attempt, int]]:
+        """Attempt and position of each member; quicker than making `Member`s where they are not made yet."""
+        if isinstance(self.members, Members):
+            return [(attempt, i) for attempt, positions in self.members.picked for i in positions]
+        return self.members
 
     def keep(self, mask_G: BoolArray) -> Group:
         """The same chain with only the members where `mask_G` is true; counts stay."""

@@ -71,8 +71,9 @@ class Counting(Recorder):
     def final(self, final: Final, version: int, **extra: Any) -> None:
         """Count one rollout's fate and costs."""
         (attempt, i), fate, _ = final
-        flops = int(attempt.flops_prefill_G[i]) + int(attempt.flops_decode_G[i])
-        flops += int(extra.get("flops_score", 0)) + int(extra.get("flops_train", 0))
+        flops: int = attempt.flops_prefill_G.item(i) + attempt.flops_decode_G.item(i)
+        if extra:
+            flops += extra.get("flops_score", 0) + extra.get("flops_train", 0)
         self.rollouts[fate] += 1
         self.flops_by_fate[fate] += flops
         problem_id = attempt.request.problem.id
@@ -81,7 +82,7 @@ class Counting(Recorder):
             spent = self.spent[problem_id] = Spent()
         spent.rollouts += 1
         spent.trained += fate == "trained"
-        spent.tokens += int(attempt.offsets_G1[i + 1] - attempt.offsets_G1[i])
+        spent.tokens += attempt.offsets_G1.item(i + 1) - attempt.offsets_G1.item(i)
         spent.flops += flops
 
     def _group(

@@ -9,7 +9,7 @@ then for the weight sync, while generation goes on with the old weights; verifie
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,14 @@ from gumption.budget import Budget
 from gumption.config import RunConfig, SimulationConfig
 from gumption.credit import make_credit
 from gumption.ledger.profile import bucket
-from gumption.pipeline import Pipeline
+from gumption.pipeline import Pipeline, Scoring
 from gumption.planning.counting import Counting
 from gumption.problems import load_problems, make_stream
 from gumption.profile import read_lengths
 from gumption.rewards import Scorer
 from gumption.rollouts.scripted import ScriptedEngine, ScriptedOptions, ScriptedTrainer, pass_rate
 from gumption.selection import make_selector
-from gumption.types import Problem, TrainBatch, UpdateResult
+from gumption.types import Attempt, Problem, Reward, TrainBatch, UpdateResult
 
 SAMPLES = 1_000_000
 """Buckets are cut from the given pass rates: as if from so many samples."""
@@ -137,6 +137,24 @@ class BusyTrainer(ScriptedTrainer):
         return super().update(batch)
 
 
+class Judge:
+    """The scripted verifier and `Scorer` in one, for 0/1 rewards without shaping; equal rewards are one object."""
+
+    def score(self, attempts: Sequence[Attempt]) -> None:
+        """Set `rewards_G` of each attempt."""
+        for attempt in attempts:
+            attempt.rewards_G = tuple([_REWARDS[text] for text in attempt.texts_G])
+
+
+_REWARDS = {"1": Reward(1.0), "0": Reward(0.0), "": Reward(None, status="error", detail="engine")}
+
+
+def _scorer(config: RunConfig) -> Scoring:
+    r = config.rewards
+    plain = r.binarize_at is None and not r.overlong_buffer and r.truncated == "fail"
+    return Judge() if plain else Scorer(r, max_tokens=config.rollouts.max_tokens)
+
+
 class _Run:
     """The stages of one simulation, wired as `training.parts` wires those of a run."""
 
@@ -145,7 +163,10 @@ class _Run:
         loaded = load_problems(config.problems, seed=config.seed)
         self.problems: tuple[Problem, ...] = loaded.problems
         self.budget = Budget(config.budget, config.allocation.group_size, clock=lambda: self.engine.clock)
-        self.engine = ScriptedEngine(config, seed=config.seed, allow=self.budget.allows_decode)
+        limited = config.budget.flops is not None or config.budget.tokens is not None
+        self.engine = ScriptedEngine(
+            config, seed=config.seed, allow=self.budget.allows_decode if limited else None
+        )
         self.trainer = BusyTrainer(config, self.engine)
         self.recorder = Counting(self.engine, lambda: self.engine.clock, max_score=config.rewards.max_score)
         self.budget.attach(self.engine, self.recorder)
@@ -153,7 +174,7 @@ class _Run:
             config=config,
             allocator=make_allocator(config, make_stream(loaded, config.problems, config.seed), config.seed),
             engine=self.engine,
-            scorer=Scorer(config.rewards, max_tokens=config.rollouts.max_tokens),
+            scorer=_scorer(config),
             credit=make_credit(config),
             selector=make_selector(config),
             trainer=self.trainer,

@@ -187,7 +187,7 @@ class ScriptedEngine:
         problem = request.problem
         key = randomness.key(self.seed, self.stage, problem.id, request.visit, request.attempt)
         if n not in self._counters:
-            self._counters[n] = np.arange(4 * n)
+            self._counters[n] = np.arange(4 * n, dtype=np.uint64)
         u_G4 = randomness.uniforms(np.array([key], np.uint64), self._counters[n]).reshape(n, 4)
         lengths = self._lengths(given(problem).get("mean_length", o.mean_length), u_G4)
         finishes: list[Finish] = ["stop" if length <= self.max_tokens else "length" for length in lengths]
@@ -200,7 +200,7 @@ class ScriptedEngine:
         o = self.options
         if o.length_quantiles:
             at_Q, quantiles_Q = np.linspace(0, 1, len(o.length_quantiles)), np.array(o.length_quantiles)
-            scale = 1.0 if mean is None else mean / float(np.trapezoid(quantiles_Q, at_Q))
+            scale = 1.0 if mean is None else mean / float((quantiles_Q[1:] + quantiles_Q[:-1]).mean() / 2)
             drawn = scale * np.interp(u_G4[:, 1], at_Q, quantiles_Q)
         else:
             mean = max(1.0, self.max_tokens / 2) if mean is None else float(mean)
@@ -208,10 +208,9 @@ class ScriptedEngine:
                 return [max(1, round(mean))] * len(u_G4)
             # lognormal with this mean and coefficient of variation; the normal by Box–Muller
             variance = math.log1p(o.length_cv**2)
-            normal_G = np.sqrt(-2 * np.log1p(-u_G4[:, 1])) * np.cos(2 * np.pi * u_G4[:, 2])
-            drawn = np.exp(math.log(mean) - variance / 2 + math.sqrt(variance) * normal_G)
-        lengths: list[int] = np.maximum(1, np.rint(drawn)).astype(np.int64).tolist()
-        return lengths
+            normal_G = np.sqrt(-2 * variance * np.log1p(-u_G4[:, 1])) * np.cos(2 * np.pi * u_G4[:, 2])
+            drawn = np.exp(normal_G + (math.log(mean) - variance / 2))
+        return [max(1, round(x)) for x in drawn.tolist()]
 
     # -- the clock
 
@@ -239,11 +238,12 @@ class ScriptedEngine:
                 job.prefilled = True
             first, end = job.next, min(job.request.n, job.next + free)
             rate = pass_rate(job.request.problem, self._shifts, self.options.pass_rate)
+            step, count = self._step, end - first
+            job.started[first:end], job.version_start[first:end] = [step] * count, [self.version] * count
             for i in range(first, end):
                 finish = job.finishes[i]
                 job.texts[i] = "" if finish == "error" else "1" if finish == "stop" and job.luck[i] < rate else "0"
-                job.started[i], job.version_start[i] = self._step, self.version
-                heapq.heappush(self._ends, (self._step + job.lengths[i], sequence, i))
+                heapq.heappush(self._ends, (step + job.lengths[i], sequence, i))
             job.next = end
             self._starting += end - first
             free -= end - first
@@ -279,13 +279,15 @@ class ScriptedEngine:
 
     def _collect(self, done: list[Attempt]) -> None:
         """Free the slots of rollouts that end at this step; attempts that are complete join `done`."""
-        while self._ends and self._ends[0][0] <= self._step:
-            _, sequence, i = heapq.heappop(self._ends)
+        ends, step, version = self._ends, self._step, self.version
+        while ends and ends[0][0] <= step:
+            _, sequence, i = heapq.heappop(ends)
             job = self._jobs[sequence]
-            job.done[i], job.version_end[i] = True, self.version
+            job.done[i], job.version_end[i] = True, version
             job.unfinished -= 1
             self._unfinished -= 1
-            self._count(job.lengths[i], -1)
+            self._decoding -= 1
+            self._positions -= self.options.prompt_tokens + job.lengths[i] - 1
             if not job.unfinished:
                 del self._jobs[sequence]
                 self._in_flight -= job.request.n
