@@ -134,6 +134,7 @@ class Pipeline:
 
     def update(self) -> UpdateResult | None:
         """Credit, select, train, hand the new weights to the engine."""
+        self.sync()
         version = self.trainer.version
         places = self.places[: self.config.training.groups_per_update]
         fresh = [(p.verdict, self._fresh(p.group, version)) for p in places if p.group is not None]
