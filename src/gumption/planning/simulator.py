@@ -9,7 +9,7 @@ then for the weight sync, while generation goes on with the old weights; verifie
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,12 +47,15 @@ class Simulation:
     wall: float
 
 
-def simulate(config: RunConfig | Mapping[str, Any] | str | Path) -> Simulation:
+def simulate(
+    config: RunConfig | Mapping[str, Any] | str | Path, *, until: Callable[[Counting], bool] | None = None
+) -> Simulation:
     """Run a recipe on a virtual clock; what `gumption simulate` does.
 
     Args:
         config: A `RunConfig`, a nested mapping, or the path of a TOML recipe. `budget.wall` is virtual time. With no
             budget, and endless problems, 100 updates.
+        until: Asked after each update; true ends the run with the reason "until".
 
     Raises:
         ValueError: the configuration or a file that it names is wrong.
@@ -67,7 +70,7 @@ def simulate(config: RunConfig | Mapping[str, Any] | str | Path) -> Simulation:
         config = RunConfig.from_dict(config)
     start = time.perf_counter()
     run = _Run(scripted_config(config))
-    reason = run.loop()
+    reason = run.loop(until)
     return Simulation(run.summary(reason), run.recorder.series, time.perf_counter() - start)
 
 
@@ -184,7 +187,7 @@ class _Run:
             trainer_free=self.trainer.free,
         )
 
-    def loop(self) -> str:
+    def loop(self, until: Callable[[Counting], bool] | None = None) -> str:
         """Until a limit; returns which one (the reasons of `training.run`)."""
         p, budget = self.pipeline, self.budget
         budget.start()
@@ -196,6 +199,9 @@ class _Run:
             budget.submitted = p.submitted
             if updates:
                 moved = p.submitted
+                if until is not None and until(self.recorder):
+                    reason = "until"
+                    break
             if p.spent or self.engine.exhausted:
                 reason = budget.reached(self.trainer.version) or self._spent()
                 break

@@ -50,7 +50,7 @@ def load(config: ProblemsConfig, *, argument: str, seed: int, held_out: bool) ->
     """
     rng = randomness.generator(seed, "scripted_problems", "held_out" if held_out else "train")
     argument = argument.strip()
-    if argument.endswith((".parquet", ".jsonl", ".json")) or Path(argument or "?").is_dir():
+    if argument.endswith((".parquet", ".jsonl", ".json")) or ("," not in argument and Path(argument or "?").is_dir()):
         from gumption.profile import draw_rates, read_profile
 
         rates_P = draw_rates(read_profile(argument), seed)
