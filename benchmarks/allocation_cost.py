@@ -4,10 +4,10 @@
 
 Two profiles. `gsm8k_like`: Beta(1.2, 0.8), mean .6, few problems never solved: a small instruct model on GSM8K before
 training. `unsolved_80`: 40 % of the problems cannot be solved, 40 % have pass rates between .001 and .02 (evenly in the
-logarithm), 20 % follow Beta(1, 2). Pass rates do not move. Each rule of `allocation.rule` has its defaults, 16 groups per
-update, and runs until the leverage of what it trained on reaches the target; the leverage of a group is its number of
-rollouts' worth, so the target is a number of effective rollouts. FLOPs are those of a 4e9-parameter model, 500 tokens a
-completion. Rules differ in objective (`gumption explain`): equal leverage is not equal progress.
+logarithm), 20 % follow Beta(1, 2). Pass rates do not move. Each rule of `allocation.rule` has its defaults, 16 groups
+per update, and runs until the leverage of what it trained on reaches the target; a mixed group has the leverage of its
+number of rollouts, so the target is a number of effective rollouts. FLOPs are those of a model of 4e9 parameters, 500
+tokens a completion. Rules differ in objective (`gumption explain`): equal leverage is not equal progress.
 """
 
 from __future__ import annotations

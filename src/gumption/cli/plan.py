@@ -47,7 +47,8 @@ def parse_budget(text: str) -> tuple[float | None, float | None]:
 
 def plan_command(
     profile: Annotated[
-        str, typer.Option("--profile", help="Pass rates: what `gumption eval --out` wrote, a run folder, or beta(a, b).")
+        str,
+        typer.Option("--profile", help="Pass rates: what `gumption eval --out` wrote, a run folder, or beta(a, b)."),
     ],
     model_params: Annotated[float, typer.Option("--model-params", help="Parameters of the model, like 4e9.")],
     budget: Annotated[str, typer.Option("--budget", help="FLOPs (1e20, 500PFLOPs) or time (24h, 90m, 2d).")],

@@ -85,7 +85,9 @@ def _print(s: Mapping[str, Any], wall: float, plot: Path | None) -> None:
         f"staleness {stale['mean']:.2f} updates ({stale['before_queue']:.2f} before the queue, "
         f"{stale['in_queue']:.2f} in it), {stale['max']} at most; {s['attempts_per_group']:.2f} attempts per group"
     )
-    console.print(f"ended by: {s['reason']}; simulated in {wall:.1f} s ({s['rollouts'] / max(wall, 1e-9):,.0f} rollouts/s)")
+    console.print(
+        f"ended by: {s['reason']}; simulated in {wall:.1f} s ({s['rollouts'] / max(wall, 1e-9):,.0f} rollouts/s)"
+    )
     if plot is not None:
         console.print(f"figures  {plot}", soft_wrap=True)
 

@@ -141,6 +141,6 @@ def _binary_bits(successes: int, count: int) -> float:
 def _task_rewards(group: Group) -> FloatArray:
     """Rewards before length shaping, which would look like information."""
     rewards = [m.attempt.rewards_G[m.position] for m in group.members if m.attempt.rewards_G is not None]
-    if not any([r.task is not None for r in rewards]):
+    if all(r.task is None for r in rewards):
         return group.rewards_G
     return np.array([r.task_value for r in rewards], np.float64)

@@ -122,14 +122,20 @@ def plan(task: Task, *, tried: int = TRIED, rollouts: int = 6000, seed: int = 0)
     if not candidates:
         raise ValueError(
             f"no setting fits: {task.params:g} parameters on {task.count} accelerators with mean staleness at most "
-            f"{task.staleness:g} and {FEWEST_UPDATES} updates; raise the budget or --max-staleness, or lower --max-tokens"
+            f"{task.staleness:g} and {FEWEST_UPDATES} updates; raise the budget or --max-staleness, or lower "
+            "--max-tokens"
         )
     chosen: dict[tuple[str, int, float], Setting] = {}
     for s in candidates:
         if len([c for c in chosen if c[0] == s.rule]) < max(1, tried // len(screening.SCREENED)):
             chosen.setdefault((s.rule, s.group_size, s.share), s)
-    others = [r for r in typing.get_args(AllocationConfig.model_fields["rule"].annotation) if r not in screening.SCREENED]
-    best = [*chosen.values(), *(replace(candidates[0], rule=r, group_size=AllocationConfig().group_size) for r in others)]
+    others = [
+        r for r in typing.get_args(AllocationConfig.model_fields["rule"].annotation) if r not in screening.SCREENED
+    ]
+    best = [
+        *chosen.values(),
+        *(replace(candidates[0], rule=r, group_size=AllocationConfig().group_size) for r in others),
+    ]
     ranked = [r for s in best if (r := _simulated(task, s, rollouts, seed)) is not None]
     return sorted(ranked, key=lambda s: (s.stale <= 1.1 * task.staleness, _order(task, s)), reverse=True)
 
@@ -183,10 +189,10 @@ def reasons(task: Task, ranked: Sequence[Setting]) -> list[str]:
         + ("training is cheap here" if best.share == 1 else "the rest costs training and holds little signal"),
         f"{best.groups} groups per update: the smallest batch that keeps the mean staleness at {best.stale:.1f} "
         f"(bound {task.staleness:g}), about {best.updates:,.0f} updates in the budget",
-        f"{best.trainers} trainers, {best.generators} generators, {best.slots} rollouts in flight: ρ = {best.ratio:.2f}, "
-        f"{side}",
-        f"max_staleness {max(1, math.ceil(3 * best.stale))}: three times the mean, so that few rollouts are lost to it; a "
-        "queue of one batch that drops its oldest groups",
+        f"{best.trainers} trainers, {best.generators} generators, {best.slots} rollouts in flight: "
+        f"ρ = {best.ratio:.2f}, {side}",
+        f"max_staleness {max(1, math.ceil(3 * best.stale))}: three times the mean, so that few rollouts are lost; "
+        "a queue of one batch that drops its oldest groups",
     ]
 
 
@@ -216,10 +222,10 @@ def _predict(
     r = _rates(task, generators, trainers, slots)
     made = forward_flops(shape, length, task.prompt_tokens) + forward_flops(shape, task.prompt_tokens) / size
     taught = train_flops(shape, length + task.prompt_tokens)
-    flops = y.rollouts * made + y.kept * taught  # per visit
     per_second = slots * r.per_slot / task.mean_length  # rollouts
     ratio = per_second * (y.kept / y.rollouts) * taught / r.trainer_flops
     visits = per_second / y.rollouts / max(1.0, ratio)  # per second, as far as they are trained on
+    flops = max(1.0, ratio) * y.rollouts * made + y.kept * taught  # per such visit: a slow trainer's queue drops others
     batch = groups * y.rollouts / y.groups
     tail = tail_lognormal(task.length_cv, size) * y.attempts
     hours = task.hours if task.hours is not None else (task.flops or 0.0) / flops / visits / 3600

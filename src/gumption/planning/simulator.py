@@ -167,9 +167,7 @@ class _Run:
         self.problems: tuple[Problem, ...] = loaded.problems
         self.budget = Budget(config.budget, config.allocation.group_size, clock=lambda: self.engine.clock)
         limited = config.budget.flops is not None or config.budget.tokens is not None
-        self.engine = ScriptedEngine(
-            config, seed=config.seed, allow=self.budget.allows_decode if limited else None
-        )
+        self.engine = ScriptedEngine(config, seed=config.seed, allow=self.budget.allows_decode if limited else None)
         self.trainer = BusyTrainer(config, self.engine)
         self.recorder = Counting(self.engine, lambda: self.engine.clock, max_score=config.rewards.max_score)
         self.budget.attach(self.engine, self.recorder)

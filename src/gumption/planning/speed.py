@@ -4,8 +4,9 @@ A decode step of S sequences reads all weights and every sequence's KV cache onc
 sequence; it takes the longer of the two times. A trainer does three forward passes' worth of FLOPs per token.
 
 Assumed: bfloat16 weights and KV cache; each accelerator has its share of the slots, and models that do not fit into one
-are spread without loss; 60 % of the bandwidth and 50 % of the FLOPs in decoding (continuous batching, CUDA graphs), 40 %
-of the FLOPs in training and prefill. Measure your own system where it matters, and put its rates into [simulation].
+are spread without loss; 60 % of the bandwidth and 50 % of the FLOPs in decoding (continuous batching, CUDA graphs);
+40 % of the FLOPs in training; prefill takes no time. Where it matters, measure your system and put its rates into
+[simulation].
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class Rates(NamedTuple):
     bound: str
 
 
-def rates(shape: ModelShape, hardware: Hardware, *, generators: int, trainers: int, slots: int, context: float) -> Rates:
+def rates(
+    shape: ModelShape, hardware: Hardware, *, generators: int, trainers: int, slots: int, context: float
+) -> Rates:
     """Speeds with so many accelerators on each side.
 
     t_step = max((2N + S·KV·context)/(bandwidth share), S·(2N + 4LHQ·context)/(FLOP share)), S slots per accelerator
@@ -87,7 +90,9 @@ def rates(shape: ModelShape, hardware: Hardware, *, generators: int, trainers: i
     each = slots / generators
     kv = 2 * shape.layers * min(KV_HEADS, shape.heads) * shape.head_dim * BYTES
     reading = (BYTES * shape.matmul_params + each * kv * context) / (hardware.bandwidth * BANDWIDTH_SHARE)
-    computing = each * (2 * shape.matmul_params + shape.attention_flops * context) / (hardware.peak_flops * DECODE_SHARE)
+    computing = (
+        each * (2 * shape.matmul_params + shape.attention_flops * context) / (hardware.peak_flops * DECODE_SHARE)
+    )
     return Rates(
         1 / max(reading, computing),
         trainers * hardware.peak_flops * TRAIN_SHARE,

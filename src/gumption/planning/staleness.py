@@ -68,7 +68,7 @@ def staleness(slots: float, batch: float, tail: float, ratio: float, queue: floa
 def tail_lognormal(cv: float, group_size: int, points: int = 4001) -> float:
     """M = E[max of G lengths]/E[length] for lognormal lengths.
 
-    E[max] = ∫ G Φ(z)^(G−1) φ(z) e^(μ+σz) dz with σ² = ln(1 + cv²); after dividing by the mean e^(μ+σ²/2) the mean drops out.
+    E[max] = ∫ G Φ(z)^(G−1) φ(z) e^(μ+σz) dz with σ² = ln(1 + cv²); divided by the mean e^(μ+σ²/2), μ drops out.
 
     Args:
         cv: Coefficient of variation ≥ 0.
@@ -82,7 +82,7 @@ def tail_lognormal(cv: float, group_size: int, points: int = 4001) -> float:
         ValueError: a value is out of range.
 
     >>> round(tail_lognormal(0.5, 1), 6), tail_lognormal(0.0, 8), round(tail_lognormal(0.5, 8), 2)
-    (1.0, 1.0, 1.84)
+    (1.0, 1.0, 1.83)
     """
     if cv < 0 or group_size < 1:
         raise ValueError(f"cv = {cv!r} must be ≥ 0 and group_size = {group_size!r} at least 1")

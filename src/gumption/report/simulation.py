@@ -23,7 +23,9 @@ from gumption.report.style import (
 )
 
 
-def write_simulation(path: str | Path, title: str, summary: Mapping[str, Any], series: Sequence[Mapping[str, float]]) -> Path:
+def write_simulation(
+    path: str | Path, title: str, summary: Mapping[str, Any], series: Sequence[Mapping[str, float]]
+) -> Path:
     """Write the page.
 
     Args:
@@ -40,9 +42,11 @@ def write_simulation(path: str | Path, title: str, summary: Mapping[str, Any], s
     """
     path = Path(path)
     panels = [_buckets(summary["buckets"]), _fates(summary), _over_time(series)]
-    parts = []
-    for i, panel in enumerate(p for p in panels if p.figure is not None):
-        drawing = panel.figure.to_html(full_html=False, include_plotlyjs=i == 0, config={"displaylogo": False})
+    parts: list[str] = []
+    for panel in panels:
+        if panel.figure is None:
+            continue
+        drawing = panel.figure.to_html(full_html=False, include_plotlyjs=not parts, config={"displaylogo": False})
         parts.append(f"<h2>{escape(panel.title)}</h2>\n{drawing}\n<p>{escape(panel.note)}</p>")
     body = "\n".join(parts)
     page = (
@@ -98,7 +102,7 @@ def _fates(summary: Mapping[str, Any]) -> Panel:
     figure.update_layout(barmode="stack", showlegend=False)
     figure.update_xaxes(title_text="share of the rollouts, %")
     title = f"{percent(fates.get('trained', 0) / total)} of the rollouts are trained on"
-    note = f"{percent(summary['wasted_share'])} of all FLOPs go to rollouts that were filtered, given up, stale or cut off."
+    note = f"{percent(summary['wasted_share'])} of all FLOPs go to rollouts that were filtered, given up or stale."
     return Panel("fates", title, base(figure, height=200), note)
 
 

@@ -36,7 +36,7 @@ class ScriptedOptions(BaseModel):
     length_cv: float = Field(0.0, ge=0)
     """Coefficient of variation of lengths: 0 is fixed, above 0 lognormal. What passes `max_tokens` is cut and fails."""
     length_quantiles: tuple[float, ...] = ()
-    """An empirical distribution instead: lengths at evenly spaced probabilities from 0 to 1. A mean length rescales it."""
+    """An empirical distribution instead: lengths at evenly spaced probabilities from 0 to 1. A mean rescales it."""
     prompt_tokens: int = Field(16, ge=1)
     tokens_per_second: float = Field(50.0, gt=0)
     """Of one slot, on the virtual clock."""
