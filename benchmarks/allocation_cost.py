@@ -76,7 +76,7 @@ def cost(problems: str, rule: str, selection: dict[str, object], target: float, 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--leverage", type=float, default=4000)
+    parser.add_argument("--leverage", type=float, default=2000)
     parser.add_argument("--most-rollouts", type=int, default=60_000)
     parser.add_argument("--rules", nargs="*", default=RULES, choices=RULES)
     parser.add_argument("--out", type=Path, default=RESULT)

@@ -33,12 +33,13 @@ ROWS = (  # C, B, q, ρ, predicted there, measured there
 EXPECTED_TO_AGREE = (1, 2, 3, 6)
 
 
-def simulated(slots: int, batch: int, queue: int, ratio: float, updates: int) -> tuple[float, float]:
+def simulated(slots: int, batch: int, queue: int, ratio: float, updates: int, seed: int = 0) -> tuple[float, float]:
     """Staleness before and in the queue."""
     cv = brentq(lambda x: tail_lognormal(x, GROUP) - TAIL, 0.05, 2.0)
     tokens_per_second = slots * SPEED * (LENGTH + PROMPT) / LENGTH / ratio
     config = RunConfig.from_dict(
         {
+            "seed": seed,
             "problems": {"source": "scripted:0.5", "size": 200},
             "allocation": {"rule": "fixed", "group_size": GROUP, "drop_zero_variance": False, "max_age": -1},
             "selection": {"rule": "all"},

@@ -8,8 +8,10 @@ then for the weight sync, while generation goes on with the old weights; verifie
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,8 +72,20 @@ def simulate(
         config = RunConfig.from_dict(config)
     start = time.perf_counter()
     run = _Run(scripted_config(config))
-    reason = run.loop(until)
+    with _rare_collection():
+        reason = run.loop(until)
     return Simulation(run.summary(reason), run.recorder.series, time.perf_counter() - start)
+
+
+@contextmanager
+def _rare_collection() -> Iterator[None]:
+    """Look for garbage rarely: a simulation makes many objects, and hardly any in cycles."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def scripted_config(config: RunConfig) -> RunConfig:

@@ -112,7 +112,7 @@ class ScriptedEngine:
         """Advance by `decode_steps`; by a multiple of it, if no rollout ends before (nothing could happen between)."""
         self.exhausted = False
         done: list[Attempt] = []
-        if not self._start_waiting():
+        if self._waiting and not self._start_waiting():
             return done
         if not self._ends:
             self._step = max(self._step, self._alarm)
@@ -123,7 +123,7 @@ class ScriptedEngine:
             target = min(target, self._alarm)
         while self._advance(min(target, self._ends[0][0]) - self._step):
             self._collect(done)
-            if self._step >= target or not self._start_waiting() or not self._ends:
+            if self._step >= target or (self._waiting and not self._start_waiting()) or not self._ends:
                 break
         return done
 
