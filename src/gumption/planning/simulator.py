@@ -28,7 +28,7 @@ from gumption.profile import read_lengths
 from gumption.rewards import Scorer
 from gumption.rollouts.scripted import ScriptedEngine, ScriptedOptions, ScriptedTrainer, pass_rate
 from gumption.selection import make_selector
-from gumption.types import Attempt, Problem, Reward, TrainBatch, UpdateResult
+from gumption.types import Attempt, Credit, Group, Problem, Reward, TrainBatch, UpdateResult
 
 SAMPLES = 1_000_000
 """Buckets are cut from the given pass rates: as if from so many samples."""
@@ -172,6 +172,31 @@ def _scorer(config: RunConfig) -> Scoring:
     return Judge() if plain else Scorer(r, max_tokens=config.rollouts.max_tokens)
 
 
+_PURE = frozenset({"centered", "rloo", "grpo", "dr_grpo", "max_rl", "chain"})
+
+
+def _credit(config: RunConfig) -> Callable[[Sequence[Group]], list[Credit]]:
+    """The run's credit, remembered: groups of 0/1 rewards repeat, and these advantages depend on nothing else."""
+    credit = make_credit(config)
+    if config.advantage not in _PURE or config.credit.objective != "as_published" or config.rewards.overlong_buffer:
+        return credit
+    known: dict[tuple[Any, ...], Credit] = {}
+
+    def remembered(groups: Sequence[Group]) -> list[Credit]:
+        result = []
+        for group in groups:
+            key = (group.rewards_G.tobytes(), group.count, group.reward_sum, group.successes, group.attempt_values)
+            found = known.get(key)
+            if found is None:
+                found = credit([group])[0]
+                if len(known) < 100_000:
+                    known[key] = found
+            result.append(found)
+        return result
+
+    return remembered
+
+
 class _Run:
     """The stages of one simulation, wired as `training.parts` wires those of a run."""
 
@@ -190,7 +215,7 @@ class _Run:
             allocator=make_allocator(config, make_stream(loaded, config.problems, config.seed), config.seed),
             engine=self.engine,
             scorer=_scorer(config),
-            credit=make_credit(config),
+            credit=_credit(config),
             selector=make_selector(config),
             trainer=self.trainer,
             recorder=self.recorder,

@@ -6,6 +6,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 
 import numpy as np
 
@@ -315,9 +316,8 @@ class ScriptedEngine:
 
     def _attempt(self, job: Job, lengths: list[int]) -> Attempt:
         n, prompt = job.request.n, self.options.prompt_tokens
-        offsets_G1 = np.zeros(n + 1, np.int64)
-        np.cumsum(lengths, out=offsets_G1[1:])
-        total = int(offsets_G1[-1])
+        offsets = [0, *accumulate(lengths)]
+        total = offsets[-1]
         if total > len(self._ids):  # token ids say nothing here: all attempts share one read-only block of zeros
             self._ids, self._logprobs = np.zeros(2 * total, np.int32), np.zeros(2 * total, np.float32)
             self._ids.flags.writeable = self._logprobs.flags.writeable = False
@@ -332,7 +332,7 @@ class ScriptedEngine:
             prompt_ids_T=self._prompt_ids,
             completion_ids_T=self._ids[:total],
             logprobs_T=self._logprobs[:total],
-            offsets_G1=offsets_G1,
+            offsets_G1=np.array(offsets, np.int64),
             version_start_G=np.array(job.version_start, np.int32),
             version_end_G=np.array(job.version_end, np.int32),
             finish_G=tuple(job.finishes),
