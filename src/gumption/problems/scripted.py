@@ -51,16 +51,30 @@ def load(config: ProblemsConfig, *, argument: str, seed: int, held_out: bool) ->
     rng = randomness.generator(seed, "scripted_problems", "held_out" if held_out else "train")
     argument = argument.strip()
     if argument.endswith((".parquet", ".jsonl", ".json")) or ("," not in argument and Path(argument or "?").is_dir()):
-        from gumption.profile import draw_rates, read_profile
-
-        rates_P = draw_rates(read_profile(argument), seed)
-        if config.size is not None:
-            rates_P = rng.permutation(rates_P)[: config.size]
-    else:
-        rates_P = _pass_rates(argument, config.size, rng)
+        return [] if held_out else _of_profile(argument, config.size, seed)
+    rates_P = _pass_rates(argument, config.size, rng)
     name = "held-out problem" if held_out else "problem"
     rows = [{"prompt": f"scripted {name} {i}", "answer": {"pass_rate": p}} for i, p in enumerate(rates_P.tolist())]
     return [Problem.from_row(row, verifier="scripted") for row in rows]
+
+
+def _of_profile(path: str, size: int | None, seed: int) -> list[Problem]:
+    """Problems with the ids of a profile, rates drawn given its counts, and the counts in `meta`."""
+    from gumption.profile import draw_rates, read_profile
+
+    profile = read_profile(path)
+    rates_P = draw_rates(profile, seed)
+    chosen_P = randomness.generator(seed, "scripted_problems", "profile").permutation(len(rates_P))[:size]
+    return [
+        Problem(
+            profile.ids[i],
+            f"scripted problem {profile.ids[i]}",
+            {"pass_rate": float(rates_P[i])},
+            "scripted",
+            {"n": int(profile.n_P[i]), "successes": int(profile.successes_P[i])},
+        )
+        for i in chosen_P.tolist()
+    ]
 
 
 def _pass_rates(argument: str, size: int | None, rng: np.random.Generator) -> FloatArray:

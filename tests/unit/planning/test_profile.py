@@ -8,6 +8,7 @@ import pytest
 
 from gumption.config import ProblemsConfig
 from gumption.ledger.profile import write_profile
+from gumption.planning.simulator import simulate
 from gumption.problems import load_problems
 from gumption.profile import Profile, draw_rates, fit_beta, read_lengths, read_profile
 from gumption.training.run import train
@@ -53,6 +54,15 @@ def test_a_run_gives_its_first_evaluation(run_folder):
     assert len(quantiles) == 101 and quantiles[0] >= 1 and list(quantiles) == sorted(quantiles)
 
 
+def test_a_run_is_simulated_with_its_own_rates_and_lengths(run_folder):
+    recipe = {"simulation": {"problems": str(run_folder), "lengths": str(run_folder)}, "budget": {"updates": 3}}
+    s = simulate(recipe).summary
+    made = json.loads((run_folder / "summary.json").read_text())
+    assert sum(b["problems"] for b in s["buckets"].values()) == 20
+    length, real = (x["tokens"]["generated"] / x["rollouts"] for x in (s, made))
+    assert 0.8 < length / real < 1.25
+
+
 def test_without_an_evaluation_it_gives_its_first_rollouts(tmp_path):
     recipe = {
         "rollouts": {"engine": "scripted"},
@@ -93,3 +103,6 @@ def test_a_profile_is_a_source_of_problems(tmp_path):
     )
     problems = load_problems(ProblemsConfig(source=f"scripted:{path}", size=12), seed=0).problems
     assert len(problems) == 12 and all(0 < p.answer["pass_rate"] < 1 for p in problems)
+    assert {p.id for p in problems} <= {str(i) for i in range(30)}
+    assert problems[0].meta == {"n": 8, "successes": 2}
+    assert not load_problems(ProblemsConfig(source=f"scripted:{path}"), seed=0, held_out=True).problems

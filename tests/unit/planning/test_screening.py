@@ -39,6 +39,15 @@ def test_never_give_up_gets_eight_attempts_at_an_unsolvable_problem_and_one_at_a
         expected("screen", np.array([0.5]), 8, 1.0)
 
 
+def test_a_later_attempt_that_is_all_right_is_accepted():
+    """Groups of 2 at p = ½, two attempts: ½ mixed at once; ¼ all wrong, tried again at .875, then ¾ with a success."""
+    y = expected("never_give_up", np.array([0.5]), 2, 1.0, max_attempts=2)
+    again = 0.25 * 0.875
+    assert y.groups == pytest.approx(0.5 + again * 0.75)
+    assert y.kept == y.leverage == pytest.approx(0.5 * 2 + again * 0.75 * 4)
+    assert y.rollouts == pytest.approx(2 + 2 * again)
+
+
 @pytest.mark.parametrize("rule", ["fixed", "never_give_up"])
 @pytest.mark.parametrize("share", [1.0, 0.5])
 def test_closed_form_against_the_simulator(rule, share):
