@@ -27,15 +27,21 @@ class Hardware:
 
 
 PRESETS: dict[str, Hardware] = {
-    "a100": Hardware(312e12, 2.039e12, 80e9, "NVIDIA A100 data sheet (SXM, 80 GB)"),
-    "h100": Hardware(989e12, 3.35e12, 80e9, "NVIDIA H100 data sheet (SXM; half of the figure with sparsity)"),
-    "h200": Hardware(989e12, 4.8e12, 141e9, "NVIDIA H200 data sheet (SXM; half of the figure with sparsity)"),
-    "b200": Hardware(2.25e15, 8.0e12, 180e9, "NVIDIA HGX B200 data sheet (per GPU, dense)"),
-    "l4": Hardware(121e12, 0.3e12, 24e9, "NVIDIA L4 data sheet (half of the figure with sparsity)"),
-    "l40s": Hardware(362e12, 0.864e12, 48e9, "NVIDIA L40S data sheet (dense)"),
+    "a100": Hardware(312e12, 2.039e12, 80e9, "nvidia.com/en-us/data-center/a100 (SXM, 80 GB)"),
+    "h100": Hardware(
+        989e12, 3.35e12, 80e9, "nvidia.com/en-us/data-center/h100 (SXM; half of the figure with sparsity)"
+    ),
+    "h200": Hardware(
+        989e12, 4.8e12, 141e9, "nvidia.com/en-us/data-center/h200 (SXM; half of the figure with sparsity)"
+    ),
+    "b200": Hardware(
+        2.25e15, 7.7e12, 180e9, "nvidia.com/en-us/data-center/hgx (an eighth of HGX B200; half with sparsity)"
+    ),
+    "l4": Hardware(121e12, 0.3e12, 24e9, "nvidia.com/en-us/data-center/l4 (half of the figure with sparsity)"),
+    "l40s": Hardware(362e12, 0.864e12, 48e9, "nvidia.com/en-us/data-center/l40s (dense)"),
     "rtx4090": Hardware(165.2e12, 1.008e12, 24e9, "NVIDIA Ada GPU architecture white paper (FP32 accumulate, dense)"),
-    "mi300x": Hardware(1307.4e12, 5.3e12, 192e9, "AMD Instinct MI300X data sheet"),
-    "tpu-v5e": Hardware(197e12, 0.819e12, 16e9, "Google Cloud TPU v5e documentation"),
+    "mi300x": Hardware(1307.4e12, 5.3e12, 192e9, "amd.com/en/products/accelerators/instinct/mi300/mi300x.html"),
+    "tpu-v5e": Hardware(197e12, 0.819e12, 16e9, "cloud.google.com/tpu/docs/v5e"),
 }
 """By name, in lower case."""
 
