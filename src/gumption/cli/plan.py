@@ -128,24 +128,27 @@ def _toml(tables: dict[str, Any], why: Sequence[str]) -> str:
 
 
 def _print(ranked: Sequence[Setting], why: Sequence[str], text: str, out: Path | None) -> None:
+    from rich.box import SIMPLE
     from rich.table import Table
 
     from gumption.cli.display import stdout_console
 
     console = stdout_console()
-    table = Table(title="Settings, best first (simulated)", title_justify="left", title_style="bold")
-    for column in ("rule", "group", "kept", "batch", "train:roll", "slots"):
+    table = Table(title="Settings, best first (simulated)", title_justify="left", title_style="bold", box=SIMPLE)
+    for column in ("rule", "group", "ℓ", "batch", "train:roll", "slots"):
         table.add_column(column, no_wrap=True)
     for column in ("lev/PFLOP", "lev/h", "bits/PFLOP", "stale", "updates"):
         table.add_column(column, justify="right", no_wrap=True)
     for s in ranked:
         table.add_row(
-            s.rule, str(s.group_size), "all" if s.share == 1 else f"ℓ = {s.share:g}", str(s.groups),
+            s.rule, str(s.group_size), "all" if s.share == 1 else f"{s.share:g}", str(s.groups),
             f"{s.trainers}:{s.generators}", str(s.slots), f"{s.leverage_per_pflop:,.1f}", f"{s.leverage_per_hour:,.0f}",
             f"{s.bits_per_pflop:,.1f}", f"{s.stale:.2f}", f"{s.updates:,.0f}",
         )  # fmt: skip
     console.print(table)
-    console.print("batch: groups per update; lev: leverage trained on (effective rollouts); stale: mean staleness")
+    console.print(
+        "ℓ: share of leverage kept; batch: groups per update; lev: leverage trained on (effective rollouts); stale: mean staleness"
+    )
     console.print("Why the first one:")
     for line in why:
         console.print(f"  - {line}")
