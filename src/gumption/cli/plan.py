@@ -135,9 +135,9 @@ def _print(ranked: Sequence[Setting], why: Sequence[str], text: str, out: Path |
 
     console = stdout_console()
     table = Table(title="Settings, best first (simulated)", title_justify="left", title_style="bold", box=SIMPLE)
-    for column in ("rule", "group", "ℓ", "batch", "train:roll", "slots"):
+    for column in ("rule", "group", "ℓ", "batch", "t:r", "slots"):
         table.add_column(column, no_wrap=True)
-    for column in ("lev/PFLOP", "lev/h", "bits/PFLOP", "stale", "updates"):
+    for column in ("lev/PFLOP", "lev/h", "bits/PF", "stale", "updates"):
         table.add_column(column, justify="right", no_wrap=True)
     for s in ranked:
         table.add_row(
@@ -146,9 +146,8 @@ def _print(ranked: Sequence[Setting], why: Sequence[str], text: str, out: Path |
             f"{s.bits_per_pflop:,.1f}", f"{s.stale:.2f}", f"{s.updates:,.0f}",
         )  # fmt: skip
     console.print(table)
-    console.print(
-        "ℓ: share of leverage kept; batch: groups per update; lev: leverage trained on (effective rollouts); stale: mean staleness"
-    )
+    console.print("ℓ: share of leverage kept; batch: groups per update; t:r: trainers, generators;")
+    console.print("lev: leverage trained on, in effective rollouts; bits/PF: bits per PFLOP; stale: mean staleness")
     console.print("Why the first one:")
     for line in why:
         console.print(f"  - {line}")
