@@ -217,6 +217,8 @@ class TrainingConfig(_Table):
     """Completion tokens whose logits are held at once."""
     max_staleness: int = Field(4, ge=0)
     """Rollouts older than this many updates are not trained on; 0 drains the engine before each update."""
+    queue_batches: int | None = Field(None, ge=1)
+    """Batches that may wait for a busy trainer; beyond, the oldest group is dropped. Default: any number."""
     kl_coef: float = Field(0.0, ge=0)
     """Weight of the k3 estimate of KL(π ‖ reference); 0: no reference model."""
     grad_noise: bool = True
@@ -290,6 +292,41 @@ class LedgerConfig(_Table):
     """Project name for W&B and trackio."""
 
 
+class SimulationConfig(_Table):
+    """What `gumption simulate` assumes of problems, policy and machine. `gumption train` does not look at it.
+
+    Keys that are left out are those of `rollouts.options` where the engine is `scripted`, else the scripted engine's
+    defaults.
+    """
+
+    problems: str | None = None
+    """`mixture`, `beta(a, b)`, pass rates ("0.01, 0.5"), or a pass-rate profile (parquet, jsonl, run folder)."""
+    size: int | None = Field(None, ge=1)
+    """How many problems; default: all of a profile, `problems.size` or 512 of a distribution."""
+    mean_length: float | None = Field(None, gt=0)
+    """Mean completion tokens, before the cut at `rollouts.max_tokens`."""
+    length_cv: float | None = Field(None, ge=0)
+    """Coefficient of variation of lengths (lognormal)."""
+    lengths: str | None = None
+    """Run folder whose completion lengths are used (`mean_length` rescales them)."""
+    prompt_tokens: int | None = Field(None, ge=1)
+    tokens_per_second: float | None = Field(None, gt=0)
+    """Of one of the `rollouts.in_flight` slots."""
+    trainer_tokens_per_second: float | None = Field(None, gt=0)
+    """Tokens, prompts included, that the trainer takes; default: an update takes no time."""
+    trainer_flops_per_second: float | None = Field(None, gt=0)
+    """The same in FLOPs; with both, an update takes the longer time."""
+    weight_sync_seconds: float = Field(0.0, ge=0)
+    """After each update, until the engine has its weights; the trainer waits, generation goes on."""
+    learning_rate: float | None = Field(None, ge=0)
+    """Logits by which a pass rate moves per unit of signal; 0: it never moves."""
+    matmul_params: int | None = Field(None, ge=0)
+    """Parameters in matrix multiplications (N of the FLOP formula)."""
+    layers: int | None = Field(None, ge=0)
+    heads: int | None = Field(None, ge=0)
+    head_dim: int | None = Field(None, ge=0)
+
+
 class RunConfig(_Table):
     """A whole run.
 
@@ -309,6 +346,7 @@ class RunConfig(_Table):
     budget: BudgetConfig = BudgetConfig()
     eval: EvalConfig = EvalConfig()
     ledger: LedgerConfig = LedgerConfig()
+    simulation: SimulationConfig = SimulationConfig()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gumption.allocation import make_allocator
+from gumption.budget import Budget
 from gumption.config import RunConfig
 from gumption.credit import make_credit
 from gumption.ledger.recorder import Recorder, Sink
@@ -15,7 +16,6 @@ from gumption.pipeline import Pipeline
 from gumption.problems import load_problems, make_stream
 from gumption.rewards import Scorer
 from gumption.selection import make_selector
-from gumption.training.budget import Budget
 from gumption.types import Allocator, Engine, Problem
 
 
