@@ -9,12 +9,11 @@ from typing import Any
 
 from gumption.allocation import make_allocator
 from gumption.config import RunConfig
-from gumption.credit import make_credit
 from gumption.ledger.recorder import Recorder, Sink
 from gumption.pipeline import Pipeline
+from gumption.planning import make_stages
 from gumption.problems import load_problems, make_stream
 from gumption.rewards import Scorer
-from gumption.selection import make_selector
 from gumption.training.budget import Budget
 from gumption.types import Allocator, Engine, Problem
 
@@ -62,6 +61,7 @@ def build_parts(config: RunConfig, sink: Sink, *, wall_used: float = 0.0) -> Par
     """
     train = load_problems(config.problems, seed=config.seed)
     held_out = load_problems(config.problems, seed=config.seed, held_out=True)
+    credit, selector = make_stages(config)
     budget = Budget(config.budget, config.allocation.group_size, wall_used)
     allocator = make_allocator(config, make_stream(train, config.problems, config.seed), config.seed)
     made = make_engines(config, budget)
@@ -74,8 +74,8 @@ def build_parts(config: RunConfig, sink: Sink, *, wall_used: float = 0.0) -> Par
         allocator=allocator,
         engine=engine,
         scorer=scorer,
-        credit=make_credit(config),
-        selector=make_selector(config),
+        credit=credit,
+        selector=selector,
         trainer=trainer,
         recorder=recorder,
         allows=budget.allows_update,
