@@ -143,9 +143,9 @@ class CreditConfig(_Table):
     """What a rollout is worth."""
 
     objective: Literal["as_published", "expected_reward", "max_rl", "log_likelihood"] = "as_published"
-    """What is optimised. `as_published`: whatever the rules imply (`gumption explain` says what). The others rebuild the
-    coefficients so that this objective's gradient is estimated without bias (docs/objectives.md): 0/1 rewards, and every
-    chain of bounded length. `log_likelihood` is `max_rl` with the largest truncation that there is."""
+    """What is optimised. `as_published`: whatever the rules imply (`gumption explain` says what). The others rebuild
+    the coefficients so that this objective's gradient is estimated without bias (docs/objectives.md); they need 0/1
+    rewards and chains of bounded length. `log_likelihood` is `max_rl` with the largest truncation that there is."""
     truncation: int | None = Field(None, ge=1)
     """T of `max_rl`: the likelihood objective truncated at order T; default: the most rollouts a chain can have."""
     advantage: Literal["auto", "centered", "rloo", "grpo", "dr_grpo", "max_rl", "chain"] = "auto"

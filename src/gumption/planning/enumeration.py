@@ -1,12 +1,12 @@
-"""Every way in which a chain of 0/1 rewards can end, with its exact weight: the real allocator, credit and selector run.
+"""Every way in which a chain of 0/1 rewards can end, with its exact weight: the real stages are driven.
 
 Members of an attempt are exchangeable, so an attempt is its number of successes k, which C(n, k) sequences have. Each
 path through the rule is told to a fresh allocator from its first attempt on; a coin is followed both ways, with its
 probability. A chain that ends with N rollouts and K successes by a path of weight c has probability c·p^K·(1 − p)^(N−K)
 for every p, so one enumeration serves all p. Nothing gets stale, and every reward has a value.
 
-A selector may break ties at random. Sums over a class that come out equal in `DRAWS` draws are taken to be exact; others
-are averaged over more draws, and their standard errors go along.
+A selector may break ties at random. Sums over a class that come out equal in `DRAWS` draws are taken to be exact;
+others are averaged over more draws, and their standard errors go along.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gumption.types import (
     Verdict,
 )
 
-DRAWS: Final = 12
+DRAWS: Final = 8
 MORE_DRAWS: Final = 64
 MAX_TOLD: Final = 60_000
 """Attempts that an enumeration may tell before it is called infeasible."""
@@ -122,10 +122,10 @@ class Ending:
 
 
 def enumerate_chains(rule: Rule, *, tail: float = 0.0, floor: float = 0.02) -> list[Ending]:
-    """All endings of a rule, those that look alike from outside (N, K, attempts, trained) merged.
+    """All endings of a rule, those that look alike from outside (N, K, attempts, trained) merged; `sums` are not set.
 
     Args:
-        rule: Stages; `credit` and `selector` must look at one group at a time (`looks_at_batch`).
+        rule: Stages.
         tail: Paths less likely than this at every p in [floor, 1 − floor] are left out: for rules without a cap.
         floor: See `tail`.
 
@@ -140,15 +140,21 @@ def enumerate_chains(rule: Rule, *, tail: float = 0.0, floor: float = 0.02) -> l
         g = verdict.group
         key = (g.count, g.successes, g.attempts, verdict.train)
         found[key] = (found[key][0] + weight if key in found else weight, verdict)
+    return [
+        Ending(n, k, attempts, weight, *((verdict.group.size, Sums(), verdict.group) if train else ()))
+        for (n, k, attempts, train), (weight, verdict) in sorted(found.items(), key=lambda item: item[0])
+    ]
+
+
+def with_sums(rule: Rule, endings: Sequence[Ending]) -> list[Ending]:
+    """The same endings with what their groups bring into the gradient.
+
+    Args:
+        rule: Stages; credit and selector must look at one group at a time (`looks_at_batch`).
+        endings: Of this rule's allocator.
+    """
     rng = np.random.default_rng(0)
-    endings = []
-    for (count, successes, attempts, train), (weight, verdict) in sorted(found.items()):
-        ending = Ending(count, successes, attempts, weight)
-        if train:
-            g = verdict.group
-            ending = replace(ending, size=g.size, sums=group_sums(rule, g, rng), group=g)
-        endings.append(ending)
-    return endings
+    return [e if e.group is None else replace(e, sums=group_sums(rule, e.group, rng)) for e in endings]
 
 
 def group_sums(rule: Rule, group: Group, rng: np.random.Generator) -> Sums:
@@ -161,12 +167,10 @@ def group_sums(rule: Rule, group: Group, rng: np.random.Generator) -> Sums:
     """
     [credit] = rule.credit([group])
     rows = [_row(group, credit, *rule.selector.select([group], [credit], rng)) for _ in range(DRAWS)]
-    if all(np.allclose(row, rows[0], rtol=1e-12, atol=1e-15) for row in rows):
+    if np.allclose(rows, rows[0], rtol=1e-12, atol=1e-15):
         alpha, beta, squares, right, wrong = rows[0]
         return Sums(alpha, beta, squares, right, wrong)
-    rows += [
-        _row(group, credit, *rule.selector.select([group], [credit], rng)) for _ in range(MORE_DRAWS - len(rows))
-    ]
+    rows += [_row(group, credit, *rule.selector.select([group], [credit], rng)) for _ in range(MORE_DRAWS - len(rows))]
     alpha, beta, squares, right, wrong = np.mean(rows, axis=0).tolist()
     errors = np.std(rows, axis=0, ddof=1) / math.sqrt(len(rows))
     return Sums(alpha, beta, squares, right, wrong, (float(errors[0]), float(errors[1]), float(errors[2])))
@@ -190,8 +194,8 @@ def looks_at_batch(rule: Rule, endings: Sequence[Ending]) -> bool:
         [alone] = rule.credit([group])
         if not np.allclose(credit.advantages_G, alone.advantages_G):
             return True
-        kept = {_kept(group, *rule.selector.select([group], [alone], rng)) for _ in range(4 * DRAWS)}
-        if _kept(group, selection) not in kept:
+        draws = (rule.selector.select([group], [alone], rng) for _ in range(8 * DRAWS))
+        if all(_kept(group, *draw) != _kept(group, selection) for draw in draws):
             return True
     return False
 

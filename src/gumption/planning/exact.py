@@ -1,9 +1,9 @@
 """Exact objectives: credit and selection of a run whose gradient is that of a chosen objective, without bias.
 
-The rule's endings are enumerated (`enumeration`), the polynomial condition is solved (`polynomial`), once per rule. Then
+The rule's endings are enumerated (`enumeration`) and the polynomial condition is solved (`polynomial`), once per rule.
 
-- credit gives each success α/K and each failure −β/M, times the size of the rule's first request. With a fixed group all
-  of which is kept these are of RLOO's size, and RLOO is one of the solutions that they are chosen from;
+- Credit gives each success α/K and each failure −β/M, times the size of the rule's first request. With a fixed group
+  all of which is kept these are of RLOO's size, and RLOO is one of the solutions that they are chosen from;
 - selection is the configured rule's, fed with the credit of the published configuration. What it keeps of a class gets
   the weight (members)/(kept), so the class's sum is right whatever is kept. Where a coefficient is not 0 and the rule
   keeps nothing of that class, one of its members is kept, at random; where it is 0, nothing is.
@@ -103,7 +103,7 @@ class Solution:
     def table(self) -> dict[tuple[int, int], tuple[float, float]]:
         """(N, K) → summed coefficients on successes and against failures, `scale` included."""
         return {
-            (s.count, s.successes): (float(self.scale * p.alpha), float(self.scale * p.beta))
+            (s.rollouts, s.successes): (float(self.scale * p.alpha), float(self.scale * p.beta))
             for s, p in zip(self.states, self.pairs, strict=True)
         }
 
@@ -192,7 +192,7 @@ def _surely_kept(rule: Rule, group: Group) -> tuple[int, int]:
     [credit] = rule.credit([group])
     right_G = group.rewards_G > 0
     fewest = (int(right_G.sum()), int((~right_G).sum()))
-    for _ in range(4 * DRAWS):
+    for _ in range(DRAWS):
         [selection] = rule.selector.select([group], [credit], rng)
         if np.all(selection.weights_J == 1):
             right_J = right_G[selection.indices_J]

@@ -27,6 +27,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from gumption.allocation import make_allocator
 from gumption.config import RunConfig
 from gumption.planning.enumeration import (
     Ending,
@@ -36,6 +37,7 @@ from gumption.planning.enumeration import (
     TooManyPathsError,
     enumerate_chains,
     looks_at_batch,
+    with_sums,
 )
 from gumption.planning.exact import make_stages
 from gumption.planning.sampling import sample_chains
@@ -49,7 +51,7 @@ TRAIN_PRICE: Final = 3.0
 P: Final = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
 """Success rates of the tables."""
 
-_TAIL: Final = 1e-9
+_TAIL: Final = 1e-7
 
 
 @dataclass(frozen=True)
@@ -178,8 +180,6 @@ def divided(sums: Sums, size: int, per: Per) -> Sums:
 
 def rule_of(config: RunConfig) -> Rule:
     """The stages of a run."""
-    from gumption.allocation import make_allocator
-
     credit, selector = make_stages(config)
     return Rule(lambda: make_allocator(config, OneProblem(), 0), credit, selector, config.rewards.max_score)
 
@@ -194,15 +194,13 @@ def _endings(text: str, floor: float) -> tuple[Ending, ...] | None:
         endings = enumerate_chains(rule, tail=0.0 if capped else _TAIL, floor=floor)
     except TooManyPathsError:
         return None
-    return None if looks_at_batch(rule, endings) else tuple(endings)
+    return None if looks_at_batch(rule, endings) else tuple(with_sums(rule, endings))
 
 
 def _sampled(config: RunConfig, p_P: FloatArray, per: Per) -> Curve:
     rule = rule_of(config)
     w, n, t, s, e = [], [], [], [], []
-    for p, chains in zip(
-        p_P, sample_chains(config, rule, p_P, groups=config.training.groups_per_update), strict=True
-    ):
+    for p, chains in zip(p_P, sample_chains(config, rule, p_P, groups=config.training.groups_per_update), strict=True):
         weights, squares, trained = [], [], []
         for chain in chains:
             sums = divided(chain.sums, max(chain.size, 1), per)
@@ -214,7 +212,7 @@ def _sampled(config: RunConfig, p_P: FloatArray, per: Per) -> Curve:
         s.append(np.mean(squares))
         t.append(np.mean(trained))
         n.append(np.mean([chain.count for chain in chains]))
-    return Curve(p_P, *(np.array(x) for x in (w, n, t, s, e)), exact=False)
+    return Curve(p_P, np.array(w), np.array(n), np.array(t), np.array(s), np.array(e), False)
 
 
 class Name(NamedTuple):
@@ -268,7 +266,9 @@ def name_objective(p_P: FloatArray, w_P: FloatArray, largest: int = 4096) -> Nam
     if deviation <= CLOSE:
         exact = "" if deviation < 5e-4 else f" (within {100 * deviation:.1f} %)"
         return Name(key, words + exact, words, deviation)
-    return Name("none", f"none of the known ones (nearest: {words}, off by up to {100 * deviation:.0f} %)", words, deviation)
+    return Name(
+        "none", f"none of the known ones (nearest: {words}, off by up to {100 * deviation:.0f} %)", words, deviation
+    )
 
 
 def _deviation(w_P: FloatArray, shape_P: FloatArray) -> float:

@@ -11,8 +11,8 @@ A polynomial in q is known by its coefficients, so w = target is one linear equa
     MaxRL(T)             w = 1 + q + … + q^(T−1)     (1 − q^T)/p · ∇p, which truncates ∇ log p (arXiv 2602.02710)
 
 Among the non-negative solutions the one of least noise is taken, min Σ_p E[α²/K₊ + β²/M₋]/(pq) over p = .05, .10, … .95
-with K₊ and M₋ the members that are kept. That cost is diagonal, so on a given free set the minimum is a linear system of
-the size of the number of equations; free sets are exchanged until signs and multipliers agree (block principal
+with K₊ and M₋ the members that are kept. That cost is diagonal, so on a given free set the minimum is a linear system
+of the size of the number of equations; free sets are exchanged until signs and multipliers agree (block principal
 pivoting). Fractions throughout: in floats the systems of a few rounds are hopeless. Only the prices of the cost are
 rounded, to 10 bits, which moves the optimum a little and the identity not at all.
 """
@@ -31,7 +31,7 @@ _EXCHANGES: Final = 40
 class State(NamedTuple):
     """A trained ending: N rollouts, K successes, total weight, and how many of each class are kept."""
 
-    count: int
+    rollouts: int
     successes: int
     weight: Fraction
     kept_successes: float
@@ -64,8 +64,8 @@ def target(order: int) -> list[Fraction]:
 def solve(states: Sequence[State], order: int) -> list[Pair] | None:
     """The exact non-negative coefficients of least noise, or `None` where there are none.
 
-    A class of which a state keeps nothing has the coefficient 0. Groups of equal rewards may be among the states; what is
-    not there trains with 0.
+    A class of which a state keeps nothing has the coefficient 0. Groups of equal rewards may be among the states; what
+    is not there trains with 0.
 
     Args:
         states: Trained endings, each (N, K) once.
@@ -82,7 +82,7 @@ def solve(states: Sequence[State], order: int) -> list[Pair] | None:
     >>> solve([State(2, 1, Fraction(2), 1, 1)], 1)
     [Pair(alpha=Fraction(1, 2), beta=Fraction(1, 2))]
     """
-    largest = max((s.count for s in states), default=0)
+    largest = max((s.rollouts for s in states), default=0)
     if not 1 <= order <= largest:
         raise ValueError(
             f"truncation = {order} has no unbiased estimate from at most {largest} rollouts: use 1 … {largest}"
@@ -101,7 +101,7 @@ def solve(states: Sequence[State], order: int) -> list[Pair] | None:
 
 
 def identity(states: Sequence[State], pairs: Sequence[Pair]) -> list[Fraction]:
-    """w as coefficients of 1, q, q², …, without trailing zeros.
+    """The weight w as coefficients of 1, q, q², …, without trailing zeros.
 
     >>> identity([State(2, 1, Fraction(2), 1, 1)], [Pair(Fraction(1, 2), Fraction(1, 2))])
     [Fraction(1, 1)]
@@ -117,8 +117,8 @@ def identity(states: Sequence[State], pairs: Sequence[Pair]) -> list[Fraction]:
 
 def _unknowns(states: Sequence[State]) -> list[_Unknown]:
     found = []
-    for i, (count, successes, weight, *kept) in enumerate(states):
-        failures = count - successes
+    for i, (rollouts, successes, weight, *kept) in enumerate(states):
+        failures = rollouts - successes
         noise = sum(p ** (successes - 1) * (1 - p) ** (failures - 1) for p in GRID)
         for is_alpha, k in zip((True, False), kept, strict=True):
             if k == 0 or (successes if is_alpha else failures) == 0:

@@ -7,7 +7,7 @@ rule that compares groups with one another has no w of its own, only one in a gi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -29,7 +29,7 @@ class Sample:
 
     count: int
     size: int = 0
-    sums: Sums = Sums()
+    sums: Sums = field(default_factory=Sums)
 
 
 def sample_chains(
