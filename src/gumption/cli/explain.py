@@ -89,10 +89,10 @@ def _print(e: Explanation) -> None:
         table.add_column(column, justify="right")
     for row in e.rows():
         error = f" ± {row['w_error']:.2g}" if row["w_error"] > 0 else ""
-        beside = row["variance_cost_vs_rloo"]
+        relative, beside = row["w_relative"], row["variance_cost_vs_rloo"]
         table.add_row(
-            f"{row['p']:g}", f"{row['w']:.3g}{error}", f"{row['w_relative']:.2f}", f"{row['rollouts']:.1f}",
-            f"{100 * row['trained_share']:.0f} %", f"{row['effective_rollouts']:.2f}",
+            f"{row['p']:g}", f"{row['w']:.3g}{error}", "–" if relative is None else f"{relative:.2f}",
+            f"{row['rollouts']:.1f}", f"{100 * row['trained_share']:.0f} %", f"{row['effective_rollouts']:.2f}",
             "–" if beside is None else f"{beside:.2f}",
         )  # fmt: skip
     console.print(table)

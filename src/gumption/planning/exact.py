@@ -88,7 +88,7 @@ class Solution:
 
     Args:
         order: The objective is MaxRL(order); 1: expected reward.
-        largest: Most rollouts that a chain can have.
+        largest: Most rollouts of a chain that is trained on.
         scale: Size of the rule's first request; advantages are multiplied by it.
         states: Trained endings.
         pairs: Their coefficients (before `scale`).
@@ -136,12 +136,12 @@ def solve_rule(rule: Rule, order: int | None) -> Solution:
 
     Args:
         rule: Stages; every chain must end.
-        order: T of MaxRL(T), 1 for expected reward; `None`: the largest number of rollouts, as near as an unbiased
-            estimate comes to log-likelihood.
+        order: T of MaxRL(T), 1 for expected reward; `None`: the most rollouts of a trained chain, as near as an
+            unbiased estimate comes to log-likelihood.
 
     Raises:
-        ValueError: too many paths, a rule that looks at the whole batch, an order beyond the largest number of
-            rollouts, or no non-negative solution.
+        ValueError: too many paths, a rule that looks at the whole batch or trains on nothing, an order beyond the
+            largest number of rollouts, or no non-negative solution.
     """
     try:
         endings = enumerate_chains(rule)
@@ -155,7 +155,9 @@ def solve_rule(rule: Rule, order: int | None) -> Solution:
             "an exact objective needs credit and selection that look at one group at a time: take another "
             "selection.rule"
         )
-    largest = max(e.count for e in endings)
+    largest = max((e.count for e in endings if e.group is not None), default=0)
+    if largest == 0:
+        raise ValueError("this rule trains on nothing: no objective can be had (is allocation.group_size 1?)")
     order = largest if order is None else order
     for at_least in (0, 1):
         states = _states(rule, endings, at_least)

@@ -78,8 +78,10 @@ class Curve:
 
     @property
     def relative_P(self) -> FloatArray:
-        """w(p)/w(½), by interpolation where ½ is not among the rates."""
-        return self.w_P / np.interp(0.5, self.p_P, self.w_P)
+        """w(p)/w(½), by interpolation where ½ is not among the rates; NaN where nothing is trained on."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            relative_P: FloatArray = self.w_P / np.interp(0.5, self.p_P, self.w_P)
+        return relative_P
 
     @property
     def share_P(self) -> FloatArray:

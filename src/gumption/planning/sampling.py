@@ -33,7 +33,7 @@ class Sample:
 
 
 def sample_chains(
-    config: RunConfig, rule: Rule, p_P: FloatArray, *, groups: int, budget: int = BUDGET, seed: int = 0
+    config: RunConfig, rule: Rule, p_P: FloatArray, *, groups: int, budget: int | None = None, seed: int = 0
 ) -> list[list[Sample]]:
     """Simulated chains for each success rate.
 
@@ -42,12 +42,13 @@ def sample_chains(
         rule: Its stages.
         p_P: Success rates.
         groups: Groups in a batch.
-        budget: Rollouts to simulate, about; at least 30 chains for each rate are.
+        budget: Rollouts to simulate, about (default `BUDGET`); at least 30 chains for each rate are.
         seed: Of rewards, coins and ties.
 
     Returns:
         For each rate its chains.
     """
+    budget = BUDGET if budget is None else budget
     rng = np.random.default_rng(seed)
     samples: list[list[Sample]] = [[] for _ in p_P]
     waiting: list[tuple[int, Group]] = []

@@ -61,9 +61,9 @@ def objectives(explanations: Sequence[Explanation]) -> go.Figure:
 def _known(figure: go.Figure) -> None:
     """Log-likelihood and expected reward, as grey lines with their names."""
     p_P = np.linspace(0.02, 0.96, 95)
-    for y, words, at in (
-        (0.5 / p_P, "log-likelihood, 1/p", (0.135, 3.9)),
-        (np.ones_like(p_P), "expected reward, 1", (0.72, 1.07)),
+    for y, words, at, anchor in (
+        (0.5 / p_P, "log-likelihood, 1/p", (0.135, 3.9), "bottom"),
+        (np.ones_like(p_P), "expected reward, 1", (0.03, 0.96), "top"),
     ):
         figure.add_trace(
             go.Scatter(
@@ -72,7 +72,7 @@ def _known(figure: go.Figure) -> None:
             ),
             1, 1,
         )  # fmt: skip
-        note(figure, words, x=at[0], y=np.log10(at[1]), xref="x", yref="y", yanchor="bottom", font={"size": 11})
+        note(figure, words, x=at[0], y=np.log10(at[1]), xref="x", yref="y", yanchor=anchor, font={"size": 11})
 
 
 def write_objectives(explanations: Sequence[Explanation], path: Path) -> Path:
