@@ -5,10 +5,10 @@
 Bar: E[g]/∇p over its target is constant within 1e-9 at p = .05 … .9.
 
 Variance × rollouts is E[N]·E[Σ a²]/(w²·p(1 − p)): the noise of the estimate of its own gradient, in the model in which
-every rollout is equally noisy, times the rollouts that one visit generates. RLOO with groups of n has n/(n − 1) at every
-p. Variance × FLOPs adds three forward passes for each rollout trained on, and is divided by that of RLOO with groups of
-the same size (its groups of equal rewards are not trained on either). MaxRL is of order 12, of order 8 where no chain
-has more rollouts.
+every rollout is equally noisy, times the rollouts that one visit generates. RLOO with groups of n has n/(n − 1) at
+every p. Variance × FLOPs adds three forward passes for each rollout trained on, and is divided by that of RLOO with
+groups of the same size (its groups of equal rewards are not trained on either). MaxRL is of order 12, of order 8 where
+no chain has more rollouts.
 """
 
 from __future__ import annotations
