@@ -8,8 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from gumption.allocation import make_allocator
 from gumption.config import RunConfig
 from gumption.planning.caveats import caveats
+from gumption.planning.enumeration import OneProblem
 from gumption.planning.exact import solution_of
 from gumption.planning.objective import Curve, Name, curve, name_objective
 from gumption.types import FloatArray
@@ -103,14 +105,20 @@ def explain(name: str, config: RunConfig) -> Explanation:
 
 
 def rloo_like(config: RunConfig) -> RunConfig:
-    """RLOO with groups of this configuration's size, all trained on."""
+    """RLOO with groups as large as this configuration's first request, all trained on."""
     return RunConfig.from_dict(
         {
-            "allocation": {"rule": "fixed", "group_size": max(2, config.allocation.group_size)},
+            "allocation": {"rule": "fixed", "group_size": max(2, first_request(config))},
             "credit": {"advantage": "rloo"},
             "selection": {"rule": "all"},
         }
     )
+
+
+def first_request(config: RunConfig) -> int:
+    """Rollouts that a problem is first asked for."""
+    [request, *_] = make_allocator(config, OneProblem(), config.seed).ask(1)
+    return request.n
 
 
 def describe(config: RunConfig) -> str:
@@ -124,7 +132,7 @@ def describe(config: RunConfig) -> str:
     objective = config.advantage if c.objective == "as_published" else f"objective {c.objective}"
     if c.chain_max_rl:
         objective += " with MaxRL"
-    return f"{a.rule} (groups of {a.group_size}), {objective}, {s.rule}{share}"
+    return f"{a.rule} (groups of {first_request(config)}), {objective}, {s.rule}{share}"
 
 
 def _named(config: RunConfig, fine: Curve) -> Name:

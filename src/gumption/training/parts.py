@@ -61,7 +61,6 @@ def build_parts(config: RunConfig, sink: Sink, *, wall_used: float = 0.0) -> Par
     """
     train = load_problems(config.problems, seed=config.seed)
     held_out = load_problems(config.problems, seed=config.seed, held_out=True)
-    credit, selector = make_stages(config)
     budget = Budget(config.budget, config.allocation.group_size, wall_used)
     allocator = make_allocator(config, make_stream(train, config.problems, config.seed), config.seed)
     made = make_engines(config, budget)
@@ -69,6 +68,7 @@ def build_parts(config: RunConfig, sink: Sink, *, wall_used: float = 0.0) -> Par
     scorer = Scorer(config.rewards, max_tokens=config.rollouts.max_tokens)
     recorder = Recorder(sink, engine, lambda: budget.wall, max_score=config.rewards.max_score)
     budget.attach(engine, recorder)
+    credit, selector = make_stages(config)
     pipeline = Pipeline(
         config=config,
         allocator=allocator,
