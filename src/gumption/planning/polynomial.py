@@ -13,8 +13,9 @@ A polynomial in q is known by its coefficients, so w = target is one linear equa
 Among the non-negative solutions the one of least noise is taken, min Σ_p E[α²/K₊ + β²/M₋]/(pq) over p = .05, .10, … .95
 with K₊ and M₋ the members that are kept. That cost is diagonal, so on a given free set the minimum is a linear system
 of the size of the number of equations; free sets are exchanged until signs and multipliers agree (block principal
-pivoting). Fractions throughout: in floats the systems of a few rounds are hopeless. Only the prices of the cost are
-rounded, to 10 bits, which moves the optimum a little and the identity not at all.
+pivoting, and where that fails an active set from a vertex of a linear program). Fractions throughout: in floats the
+systems of a few rounds are hopeless. Only the prices of the cost are rounded, to 10 bits, which moves the optimum a
+little and the identity not at all.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from math import comb, frexp
 from typing import Final, NamedTuple
 
 GRID: Final = tuple(i / 20 for i in range(1, 20))
-_EXCHANGES: Final = 40
+_EXCHANGES: Final = 12
+_STEPS: Final = 400
 
 
 class State(NamedTuple):
@@ -136,22 +138,73 @@ def _rounded(value: float) -> Fraction:
 
 def _non_negative(unknowns: Sequence[_Unknown], rhs: Sequence[Fraction]) -> list[Fraction] | None:
     """Least Σ price·x² with the columns' sum equal to `rhs` and x ≥ 0."""
+    return _exchange(unknowns, rhs) or _descend(unknowns, rhs)
+
+
+def _exchange(unknowns: Sequence[_Unknown], rhs: Sequence[Fraction]) -> list[Fraction] | None:
+    """Block principal pivoting: all wrong signs at once; `None` where a free set cannot reach `rhs`, or it cycles."""
     free = set(range(len(unknowns)))
-    fewest, patience = len(unknowns) + 1, 3
     for _ in range(_EXCHANGES):
-        multipliers = _multipliers([unknowns[u] for u in sorted(free)], rhs)
-        if multipliers is None:
+        pull = _pull(unknowns, free, rhs)
+        if pull is None:
             return None
-        pull = [sum((c * multipliers[i] for i, c in u.column.items()), Fraction(0)) for u in unknowns]
-        wrong = [u for u in range(len(unknowns)) if (pull[u] < 0) == (u in free) and pull[u] != 0]
+        wrong = {u for u, force in enumerate(pull) if force and (force < 0) == (u in free)}
         if not wrong:
-            return [pull[u] / unknowns[u].price if u in free else Fraction(0) for u in range(len(unknowns))]
-        if len(wrong) < fewest:
-            fewest, patience = len(wrong), 3
-        else:
-            patience -= 1
-        free ^= set(wrong) if patience > 0 else {max(wrong)}  # one at a time cannot cycle
+            return [pull[u] / x.price if u in free else Fraction(0) for u, x in enumerate(unknowns)]
+        free ^= wrong
     return None
+
+
+def _descend(unknowns: Sequence[_Unknown], rhs: Sequence[Fraction]) -> list[Fraction] | None:
+    """Primal active set: from a vertex of the feasible set downhill, one sign at a time; `None`: no vertex."""
+    vertex = _vertex(unknowns, rhs)
+    if vertex is None:
+        return None
+    values: list[Fraction] = vertex
+    free = {u for u, value in enumerate(values) if value}
+    for _ in range(_STEPS):
+        pull = _pull(unknowns, free, rhs)
+        assert pull is not None, "the free set holds a solution"
+        goal = [pull[u] / x.price if u in free else Fraction(0) for u, x in enumerate(unknowns)]
+        blocking = [u for u in free if goal[u] < 0]
+        if blocking:
+            step, first = min((values[u] / (values[u] - goal[u]), u) for u in blocking)
+            values = [value + step * (to - value) for value, to in zip(values, goal, strict=True)]
+            free.remove(first)
+            continue
+        values = goal
+        eager = [u for u, force in enumerate(pull) if u not in free and force > 0]
+        if not eager:
+            return values
+        free.add(max(eager, key=lambda u: pull[u] ** 2 / unknowns[u].price))
+    return values  # not the least noise, but exact
+
+
+def _vertex(unknowns: Sequence[_Unknown], rhs: Sequence[Fraction]) -> list[Fraction] | None:
+    """A solution with x ≥ 0: its support from a linear program in floats, its values in fractions."""
+    import numpy as np
+    from scipy.optimize import linprog
+
+    matrix = np.zeros((len(rhs), len(unknowns)))
+    for u, x in enumerate(unknowns):
+        for power, coefficient in x.column.items():
+            matrix[power, u] = float(coefficient)
+    found = linprog(np.zeros(len(unknowns)), A_eq=matrix, b_eq=[float(b) for b in rhs]) if unknowns else None
+    if found is None or found.status != 0:
+        return None
+    support = {u for u, value in enumerate(found.x) if value > 1e-9}
+    pull = _pull(unknowns, support, rhs)
+    if pull is None or any(pull[u] < 0 for u in support):
+        return None
+    return [pull[u] / x.price if u in support else Fraction(0) for u, x in enumerate(unknowns)]
+
+
+def _pull(unknowns: Sequence[_Unknown], free: set[int], rhs: Sequence[Fraction]) -> list[Fraction] | None:
+    """Column·λ of every unknown; price·x of the free ones. `None`: the free ones cannot reach `rhs`."""
+    multipliers = _multipliers([unknowns[u] for u in sorted(free)], rhs)
+    if multipliers is None:
+        return None
+    return [sum((c * multipliers[i] for i, c in u.column.items()), Fraction(0)) for u in unknowns]
 
 
 def _multipliers(columns: Sequence[_Unknown], rhs: Sequence[Fraction]) -> list[Fraction] | None:

@@ -5,7 +5,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.optimize import linprog, minimize
 
 from gumption.planning.polynomial import GRID, Pair, State, identity, solve, target
 
@@ -51,34 +51,72 @@ def test_max_rl_of_order_n_is_the_mean_score_of_successes():
     assert identity(states, [Pair(Fraction(1), Fraction(0))] * n) == target(n)
 
 
-@pytest.mark.parametrize("order", [1, 3])
-def test_least_noise_is_that_of_a_float_solver(order):
-    states = fixed(5)
-    pairs = solve(states, order)
-    size = 2 * len(states)
-    columns = np.zeros((5, size))
-    for u in range(size):
+def matrix(states):
+    """Columns of the unknowns α₀, β₀, α₁, … that there are, and their indices."""
+    largest = max(s.rollouts for s in states)
+    columns, kept = [], []
+    for u in range(2 * len(states)):
+        s = states[u // 2]
+        if _absent(s, u % 2):
+            continue
         unit = [Pair(Fraction(0), Fraction(0))] * len(states)
         unit[u // 2] = Pair(Fraction(1 - u % 2), Fraction(u % 2))
-        for power, value in enumerate(identity(states, unit)):
-            columns[power, u] = value
-    rhs = np.array([1.0] * order + [0.0] * (5 - order))
-    found = minimize(
-        lambda x: noise(states, [Pair(*x[2 * i : 2 * i + 2]) for i in range(len(states))]),
-        np.full(size, 0.2),
-        bounds=[(0, None)] * size,
-        constraints={"type": "eq", "fun": lambda x: columns @ x - rhs},
-        options={"maxiter": 500, "ftol": 1e-14},
-    )
-    assert noise(states, pairs) == pytest.approx(found.fun, rel=1e-4)
+        found = [float(x) for x in identity(states, unit)]
+        columns.append(found + [0.0] * (largest - len(found)))
+        kept.append(u)
+    return np.array(columns).T, kept
 
 
-def test_signs_are_kept_where_the_free_optimum_is_negative():
-    """Failures almost for free in one state, dear in the others: the unconstrained optimum has a negative sign."""
-    states = fixed(4, kept=lambda k, m: (k, 1e-6 if k == 2 else 1e6))
-    pairs = solve(states, 1)
-    assert identity(states, pairs) == target(1)
-    assert min(min(x) for x in pairs) >= 0
+def _absent(state, is_beta):
+    members = state.rollouts - state.successes if is_beta else state.successes
+    return members == 0 or (state.kept_failures if is_beta else state.kept_successes) == 0
+
+
+def random_rule(rng):
+    """Two rounds of 2 or 3 with random stopping counts; classes dropped and kept dear or cheap at random."""
+    n = int(rng.integers(2, 4))
+    stop = set(rng.choice(n + 1, int(rng.integers(1, 3)), replace=False).tolist())
+    weights = {(n, k): comb(n, k) for k in stop}
+    for k in set(range(n + 1)) - stop:
+        for j in range(n + 1):
+            weights[2 * n, k + j] = weights.get((2 * n, k + j), 0) + comb(n, k) * comb(n, j)
+    kept = rng.choice([0, 1, 1, 30], (len(weights), 2))
+    states = [State(*key, Fraction(w), *map(int, k)) for (key, w), k in zip(sorted(weights.items()), kept, strict=True)]
+    return states, int(rng.choice([1, 2, 2 * n]))
+
+
+def test_solutions_are_found_wherever_there_are_any_and_are_the_least_noisy():
+    """150 random rules against a linear program (feasible or not) and a float minimiser (noise)."""
+    rng = np.random.default_rng(5)
+    solved = exchanged = 0
+    for case in range(150):
+        states, order = random_rule(rng)
+        largest = max(s.rollouts for s in states)
+        columns, kept = matrix(states)
+        rhs = np.array([1.0] * order + [0.0] * (largest - order))
+        feasible = linprog(np.zeros(len(kept)), A_eq=columns, b_eq=rhs).status == 0
+        pairs = solve(states, order)
+        assert (pairs is not None) == feasible, (states, order)
+        if pairs is None:
+            continue
+        solved += 1
+        assert min(min(x) for x in pairs) >= 0
+        exchanged += any(pairs[u // 2][u % 2] == 0 for u in kept)
+        if case < 30:
+            unit = [noise(states, _pairs(len(states), {u: 1.0})) for u in kept]
+            best = minimize(
+                lambda x, unit=unit: float(np.dot(unit, x**2)),
+                [float(pairs[u // 2][u % 2]) for u in kept],
+                bounds=[(0, None)] * len(kept),
+                constraints={"type": "eq", "fun": lambda x, c=columns, b=rhs: c @ x - b},
+                options={"maxiter": 100, "ftol": 1e-12},
+            )
+            assert noise(states, pairs) <= best.fun * (1 + 1e-5)
+    assert solved > 60 and exchanged > 20
+
+
+def _pairs(size, values):
+    return [Pair(*(Fraction(values.get(2 * i + j, 0)) for j in (0, 1))) for i in range(size)]
 
 
 def test_a_class_that_is_dropped_has_no_coefficient():
