@@ -59,6 +59,8 @@ def _rule(config: RunConfig) -> list[str]:
             f"credit.advantage = {config.advantage!r}: the baseline remembers earlier visits; the curve is for a first "
             "one"
         )
+    if str(s.share) == "auto":
+        lines.append('selection.share = "auto": moves during the run, and w with it; the curve is for ½')
     if s.count == "kept" and s.rule != "all":
         lines.append(
             'selection.count = "kept": the denominator moves with what is kept; one scalar per batch, so it scales '

@@ -200,6 +200,13 @@ def looks_at_batch(rule: Rule, endings: Sequence[Ending]) -> bool:
     return False
 
 
+def coefficients(credit: Credit, selection: Selection) -> FloatArray:
+    """Weight times advantage of each kept member; a selector may bring advantages of its own."""
+    own_J = getattr(selection, "advantages_J", None)
+    advantages_J: FloatArray = credit.advantages_G[selection.indices_J] if own_J is None else own_J
+    return selection.weights_J * advantages_J
+
+
 def _kept(group: Group, selection: Selection) -> tuple[int, int]:
     right_J = group.rewards_G[selection.indices_J] > 0
     return int(right_J.sum()), int((~right_J).sum())
@@ -207,7 +214,7 @@ def _kept(group: Group, selection: Selection) -> tuple[int, int]:
 
 def _row(group: Group, credit: Credit, selection: Selection) -> tuple[float, float, float, float, float]:
     """alpha, beta, squares, kept successes, kept failures."""
-    a_J = selection.weights_J * credit.advantages_G[selection.indices_J]
+    a_J = coefficients(credit, selection)
     right_J = group.rewards_G[selection.indices_J] > 0
     right, wrong = _kept(group, selection)
     return float(a_J[right_J].sum()), float(-a_J[~right_J].sum()), float(np.sum(a_J**2)), right, wrong

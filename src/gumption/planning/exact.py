@@ -50,11 +50,13 @@ EXPECTED_REWARD: Final = 1
 """Order of the objective as MaxRL(T)."""
 
 
-def make_stages(config: RunConfig) -> tuple[CreditStage, Selector]:
+def make_stages(config: RunConfig, selector: Selector | None = None) -> tuple[CreditStage, Selector]:
     """Credit and selection of a run, whatever `credit.objective` says.
 
     Args:
         config: The run. With `as_published` these are `make_credit(config)` and `make_selector(config)`.
+        selector: Use this one instead, where something moves its share during the run: the coefficients are exact
+            whatever it keeps, and of least noise for a share of ½.
 
     Raises:
         ValueError: no exact solution exists for this combination; says why and what to change.
@@ -63,17 +65,22 @@ def make_stages(config: RunConfig) -> tuple[CreditStage, Selector]:
     >>> selector
     Leverage(share=0.5)
     """
+    rule = published_rule(config)
+    if selector is not None:
+        rule = rule._replace(selector=selector)
     if config.credit.objective == "as_published":
-        return make_credit(config), make_selector(config)
-    solution = solution_of(config)
-    stage = ExactStage(published_rule(config), solution)
+        return rule.credit, rule.selector
+    stage = ExactStage(rule, solution_of(config))
     return stage.credit, stage
 
 
 def published_rule(config: RunConfig) -> Rule:
     """The stages of the same configuration with `credit.objective = "as_published"`."""
     published = config.credit.model_copy(update={"objective": "as_published", "truncation": None})
-    config = config.model_copy(update={"credit": published})
+    selection = config.selection
+    if str(selection.share) == "auto":
+        selection = selection.model_copy(update={"share": 0.5})
+    config = config.model_copy(update={"credit": published, "selection": selection})
     return Rule(
         lambda: make_allocator(config, OneProblem(), 0),
         make_credit(config),
@@ -256,7 +263,7 @@ class ExactStage:
 def _reweighted(right_G: BoolArray, credit: Credit, selection: Selection, rng: np.random.Generator) -> Selection:
     kept_J = selection.indices_J
     if not np.all(selection.weights_J == 1):
-        return selection
+        return Selection(kept_J, selection.weights_J, selection.reason)
     indices: list[IntArray] = []
     weights: list[float] = []
     added = False

@@ -14,7 +14,7 @@ import numpy as np
 
 from gumption.allocation import make_allocator
 from gumption.config import RunConfig
-from gumption.planning.enumeration import OneProblem, Rule, Sums, scored
+from gumption.planning.enumeration import OneProblem, Rule, Sums, coefficients, scored
 from gumption.types import FloatArray, Group
 
 BUDGET: Final = 60_000
@@ -81,7 +81,7 @@ def _settle(
     batch = [group for _, group in waiting]
     credits = rule.credit(batch)
     for (i, group), credit, selection in zip(waiting, credits, rule.selector.select(batch, credits, rng), strict=True):
-        a_J = selection.weights_J * credit.advantages_G[selection.indices_J]
+        a_J = coefficients(credit, selection)
         right_J = group.rewards_G[selection.indices_J] > 0
         sums = Sums(
             float(a_J[right_J].sum()),

@@ -163,6 +163,16 @@ def test_as_published_is_the_plain_stages():
     assert isinstance(make_stages(RunConfig.from_dict({"selection": {"rule": "all"}}))[1], All)
 
 
+def test_a_selector_whose_share_moves_stays_exact(rules):
+    """Coefficients solved for ℓ = ½; at any other share each class still has its sum."""
+    config = rules.ngu(8, 3, "leverage", credit={"objective": "expected_reward"})
+    for share in (0.2, 0.9):
+        credit, selector = make_stages(config, Leverage(share))
+        rule = published_rule(config)._replace(credit=credit, selector=selector)
+        w_P = rules.curve_with(rule, P).w_P / solution_of(config).scale
+        assert w_P == pytest.approx(np.ones(10), rel=1e-9)
+
+
 @pytest.mark.parametrize(
     ("tables", "words"),
     [
