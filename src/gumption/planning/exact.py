@@ -255,6 +255,8 @@ class ExactStage:
 
     def _pair(self, count: int, successes: int) -> tuple[float, float]:
         if (count, successes) not in self._table:
+            if successes in (0, count):  # solved or unsolved: such a chain is not trained on
+                return 0.0, 0.0
             nearest = min(self._table, key=lambda s: (abs(s[0] - count) + abs(s[1] - successes), s))
             self._table[count, successes] = self._table[nearest]
         return self._table[count, successes]

@@ -143,9 +143,12 @@ def test_counts_that_cannot_be_reached_take_the_nearest(rules):
 
 def test_groups_of_equal_rewards_train_nothing(rules):
     credit, selector = make_stages(rules.fixed(4, credit={"objective": "expected_reward"}))
-    group = scored_group([1.0] * 4)
-    credits = credit([group])
-    assert np.isfinite(credits[0].advantages_G).all()
+    for reward in (0.0, 1.0):
+        group = scored_group([reward] * 4)
+        credits = credit([group])
+        assert (credits[0].advantages_G == 0).all()
+        [selection] = selector.select([group], credits, np.random.default_rng(0))
+        assert selection.indices_J.size == 0 and selection.reason == "no_coefficient"
     assert selector.select([], [], np.random.default_rng(0)) == []
 
 
