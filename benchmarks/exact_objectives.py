@@ -27,6 +27,7 @@ from gumption.credit import make_credit
 from gumption.planning.enumeration import OneProblem, Rule, enumerate_chains, with_sums
 from gumption.planning.exact import ExactStage, published_rule, solve_rule
 from gumption.planning.objective import Curve, curve_of
+from gumption.planning.polynomial import GRID
 from gumption.selection import All, Leverage
 
 RESULT = Path(__file__).parent / "results" / "exact_objectives.json"
@@ -109,13 +110,14 @@ def measure(name: str, size: int, rule: Rule, selection: str, objective: str) ->
         "trained_share": _rounded(curve.share_P),
         "variance_x_rollouts": _rounded(curve.variance_rollouts_P),
         "mean": round(float(curve.variance_rollouts_P.mean()), 3),
+        "mean_on_solver_grid": round(float(_curve(exact, np.array(GRID)).variance_rollouts_P.mean()), 3),
         "rloo": round(size / (size - 1), 3),
         "variance_x_flops_vs_rloo": _rounded(curve.variance_cost_P / _curve(_rloo(size)).variance_cost_P),
     }
 
 
-def _curve(rule: Rule) -> Curve:
-    return curve_of(with_sums(rule, enumerate_chains(rule)), P)
+def _curve(rule: Rule, p_P: np.ndarray = P) -> Curve:
+    return curve_of(with_sums(rule, enumerate_chains(rule)), p_P)
 
 
 def _rloo(size: int) -> Rule:
