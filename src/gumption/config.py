@@ -142,7 +142,12 @@ class AllocationConfig(_Table):
 class CreditConfig(_Table):
     """What a rollout is worth."""
 
-    objective: Literal["as_published"] = "as_published"
+    objective: Literal["as_published", "expected_reward", "max_rl", "log_likelihood"] = "as_published"
+    """What is optimised. `as_published`: whatever the rules imply (`gumption explain` says what). The others rebuild
+    the coefficients so that this objective's gradient is estimated without bias (docs/objectives.md); they need 0/1
+    rewards and chains of bounded length. `log_likelihood` is `max_rl` with the largest truncation that there is."""
+    truncation: int | None = Field(None, ge=1)
+    """T of `max_rl`: the likelihood objective truncated at order T; default: the most rollouts a chain can have."""
     advantage: Literal["auto", "centered", "rloo", "grpo", "dr_grpo", "max_rl", "chain"] = "auto"
     """`auto`: `chain` with `never_give_up`, else `grpo`."""
     chain_max_rl: bool = False
@@ -356,6 +361,9 @@ class RunConfig(_Table):
             )
         if self.credit.chain_max_rl and self.advantage != "chain":
             raise ValueError("credit.chain_max_rl = true needs the chain advantage")
+        if self.credit.truncation is not None and self.credit.objective != "max_rl":
+            raise ValueError(f"credit.truncation = {self.credit.truncation} needs credit.objective = 'max_rl'")
+        self._exact_objective_possible()
         if self.training.schedule != "constant" and not (self.training.decay_updates or self.budget.updates):
             raise ValueError(
                 f"training.schedule = {self.training.schedule!r} needs training.decay_updates or budget.updates"
@@ -366,6 +374,24 @@ class RunConfig(_Table):
         ):
             raise ValueError("problems.weights needs a list of sources of the same length")
         return self
+
+    def _exact_objective_possible(self) -> None:
+        """What can be told without enumerating the rule; the rest is told when it is solved."""
+        name = self.credit.objective
+        if name == "as_published":
+            return
+        if self.credit.advantage != "auto" or self.credit.chain_max_rl:
+            raise ValueError(
+                f"credit.objective = {name!r} makes its own advantages: leave out credit.advantage and "
+                "credit.chain_max_rl"
+            )
+        if self.allocation.rule == "never_give_up" and self.allocation.max_attempts is None:
+            raise ValueError(f"credit.objective = {name!r} needs a cap: set allocation.max_attempts")
+        if self.rewards.overlong_buffer > 0:
+            raise ValueError(
+                f"credit.objective = {name!r} needs 0/1 rewards: rewards.overlong_buffer = "
+                f"{self.rewards.overlong_buffer} shapes them, set it to 0"
+            )
 
     @property
     def advantage(self) -> str:

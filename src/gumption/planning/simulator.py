@@ -19,15 +19,15 @@ from typing import Any
 from gumption.allocation import make_allocator
 from gumption.budget import Budget
 from gumption.config import RunConfig, SimulationConfig
-from gumption.credit import make_credit
 from gumption.ledger.profile import bucket
 from gumption.pipeline import Pipeline, Scoring
 from gumption.planning.counting import Counting
+from gumption.planning.enumeration import CreditStage
+from gumption.planning.exact import make_stages
 from gumption.problems import load_problems, make_stream
 from gumption.profile import read_lengths
 from gumption.rewards import Scorer
 from gumption.rollouts.scripted import ScriptedEngine, ScriptedOptions, ScriptedTrainer, pass_rate
-from gumption.selection import make_selector
 from gumption.types import Attempt, Credit, Group, Problem, Reward, TrainBatch, UpdateResult
 
 SAMPLES = 1_000_000
@@ -175,9 +175,8 @@ def _scorer(config: RunConfig) -> Scoring:
 _PURE = frozenset({"centered", "rloo", "grpo", "dr_grpo", "max_rl", "chain"})
 
 
-def _credit(config: RunConfig) -> Callable[[Sequence[Group]], list[Credit]]:
+def _remembered(config: RunConfig, credit: CreditStage) -> CreditStage:
     """The run's credit, remembered: groups of 0/1 rewards repeat, and these advantages depend on nothing else."""
-    credit = make_credit(config)
     if config.advantage not in _PURE or config.credit.objective != "as_published" or config.rewards.overlong_buffer:
         return credit
     known: dict[tuple[Any, ...], Credit] = {}
@@ -210,13 +209,14 @@ class _Run:
         self.trainer = BusyTrainer(config, self.engine)
         self.recorder = Counting(self.engine, lambda: self.engine.clock, max_score=config.rewards.max_score)
         self.budget.attach(self.engine, self.recorder)
+        credit, selector = make_stages(config)
         self.pipeline = Pipeline(
             config=config,
             allocator=make_allocator(config, make_stream(loaded, config.problems, config.seed), config.seed),
             engine=self.engine,
             scorer=_scorer(config),
-            credit=_credit(config),
-            selector=make_selector(config),
+            credit=_remembered(config, credit),
+            selector=selector,
             trainer=self.trainer,
             recorder=self.recorder,
             allows=self.budget.allows_update,
