@@ -125,8 +125,8 @@ class Ours:
         config = RunConfig.from_dict(
             {
                 "model": {"path": str(case.model)},
-                "problems": {"source": "skill_chain" if tiny else "module:vs_trl:sums", "chat": not tiny},
-                "rewards": {} if tiny else {"verifier": "module:vs_trl:parity"},
+                "problems": {"source": "skill_chain" if tiny else "vs_trl:sums", "chat": not tiny},
+                "rewards": {} if tiny else {"verifier": "vs_trl:parity"},
                 "allocation": {"rule": "fixed", "group_size": GROUP, "drop_zero_variance": False},
                 "selection": {"rule": selection, "share": 0.5},
                 "credit": {"advantage": "grpo"},
