@@ -95,7 +95,7 @@ class Pipeline:
         capacity = self.engine.free_slots
         if self.config.training.max_staleness == 0:  # on-policy: no more than this batch still needs
             missing = self.config.training.groups_per_update - len(self.places)
-            capacity = min(capacity, missing * self.config.allocation.group_size - self.engine.in_flight)
+            capacity = min(capacity, missing * self.config.allocation.sizes[0] - self.engine.in_flight)
         capacity = self.may_ask(capacity)
         requests = self.allocator.ask(capacity) if capacity > 0 else []
         for request in requests:
@@ -171,8 +171,8 @@ class Pipeline:
         return len(self.places) >= self.config.training.groups_per_update
 
     def _fresh(self, group: Group, version: int) -> tuple[Group, list[Final]]:
-        """Members young enough for `training.max_staleness`, and the others' fates."""
-        young_G = version - group.versions_G <= self.config.training.max_staleness
+        """Members young enough for `training.max_staleness` (replays are of any age), and the others' fates."""
+        young_G = (version - group.versions_G <= self.config.training.max_staleness) | group.replays_G
         stale = [
             Final(m, "stale", "max_staleness") for m, young in zip(group.members, young_G, strict=True) if not young
         ]

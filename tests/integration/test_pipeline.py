@@ -35,7 +35,7 @@ class Scorer:
 def build(data, *, epochs=None, budget=None, size=60):
     config = RunConfig.from_dict({"rollouts": {"engine": "scripted", "in_flight": 64}, **data})
     problems = scripted_problems(config.problems.model_copy(update={"size": size}), argument="", seed=0, held_out=False)
-    limits = Budget(BudgetConfig(**(budget or {"updates": 30})), config.allocation.group_size)
+    limits = Budget(BudgetConfig(**(budget or {"updates": 30})), max(config.allocation.sizes))
     engine = ScriptedEngine(config, seed=0, allow=limits.allows_decode)
     sink = ListSink()
     recorder = Recorder(sink, engine)
