@@ -212,7 +212,12 @@ class AllocationConfig(_Table):
 class CreditConfig(_Table):
     """What a rollout is worth."""
 
-    objective: Literal["as_published"] = "as_published"
+    objective: Literal["as_published", "expected_reward", "max_rl", "log_likelihood"] = "as_published"
+    """What is optimised. `as_published`: whatever the rules imply (`gumption explain` says what). The others rebuild
+    the coefficients so that this objective's gradient is estimated without bias (docs/objectives.md); they need 0/1
+    rewards and chains of bounded length. `log_likelihood` is `max_rl` with the largest truncation that there is."""
+    truncation: int | None = Field(None, ge=1)
+    """T of `max_rl`: the likelihood objective truncated at order T; default: the most rollouts a chain can have."""
     advantage: Literal["auto", "centered", "rloo", "grpo", "dr_grpo", "max_rl", "chain"] = "auto"
     """`auto`: `chain` with `never_give_up` and `reinforce_ada`, else `grpo`."""
     chain_max_rl: bool = False
@@ -287,6 +292,8 @@ class TrainingConfig(_Table):
     """Completion tokens whose logits are held at once."""
     max_staleness: int = Field(4, ge=0)
     """Rollouts older than this many updates are not trained on; 0 drains the engine before each update."""
+    queue_batches: int | None = Field(None, ge=1)
+    """Batches that may wait for a busy trainer; beyond, the oldest group is dropped. Default: any number."""
     kl_coef: float = Field(0.0, ge=0)
     """Weight of the k3 estimate of KL(π ‖ reference); 0: no reference model."""
     grad_noise: bool = True
@@ -364,6 +371,41 @@ CHAINED: tuple[str, ...] = ("never_give_up", "reinforce_ada", "pilot_commit", "s
 """Rules for which the mean over all attempts of a visit is a baseline of what is trained on."""
 
 
+class SimulationConfig(_Table):
+    """What `gumption simulate` assumes of problems, policy and machine. `gumption train` does not look at it.
+
+    Keys that are left out are those of `rollouts.options` where the engine is `scripted`, else the scripted engine's
+    defaults.
+    """
+
+    problems: str | None = None
+    """`mixture`, `beta(a, b)`, pass rates ("0.01, 0.5"), or a pass-rate profile (parquet, jsonl, run folder)."""
+    size: int | None = Field(None, ge=1)
+    """How many problems; default: all of a profile, `problems.size` or 512 of a distribution."""
+    mean_length: float | None = Field(None, gt=0)
+    """Mean completion tokens, before the cut at `rollouts.max_tokens`."""
+    length_cv: float | None = Field(None, ge=0)
+    """Coefficient of variation of lengths (lognormal)."""
+    lengths: str | None = None
+    """Run folder whose completion lengths are used (`mean_length` rescales them)."""
+    prompt_tokens: int | None = Field(None, ge=1)
+    tokens_per_second: float | None = Field(None, gt=0)
+    """Of one of the `rollouts.in_flight` slots."""
+    trainer_tokens_per_second: float | None = Field(None, gt=0)
+    """Tokens, prompts included, that the trainer takes; default: an update takes no time."""
+    trainer_flops_per_second: float | None = Field(None, gt=0)
+    """The same in FLOPs; with both, an update takes the longer time."""
+    weight_sync_seconds: float = Field(0.0, ge=0)
+    """After each update, until the engine has its weights; the trainer waits, generation goes on."""
+    learning_rate: float | None = Field(None, ge=0)
+    """Logits by which a pass rate moves per unit of signal; 0: it never moves."""
+    matmul_params: int | None = Field(None, ge=0)
+    """Parameters in matrix multiplications (N of the FLOP formula)."""
+    layers: int | None = Field(None, ge=0)
+    heads: int | None = Field(None, ge=0)
+    head_dim: int | None = Field(None, ge=0)
+
+
 class RunConfig(_Table):
     """A whole run.
 
@@ -383,6 +425,7 @@ class RunConfig(_Table):
     budget: BudgetConfig = BudgetConfig()
     eval: EvalConfig = EvalConfig()
     ledger: LedgerConfig = LedgerConfig()
+    simulation: SimulationConfig = SimulationConfig()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -393,6 +436,9 @@ class RunConfig(_Table):
             )
         if self.credit.chain_max_rl and self.advantage != "chain":
             raise ValueError("credit.chain_max_rl = true needs the chain advantage")
+        if self.credit.truncation is not None and self.credit.objective != "max_rl":
+            raise ValueError(f"credit.truncation = {self.credit.truncation} needs credit.objective = 'max_rl'")
+        self._exact_objective_possible()
         if self.training.schedule != "constant" and not (self.training.decay_updates or self.budget.updates):
             raise ValueError(
                 f"training.schedule = {self.training.schedule!r} needs training.decay_updates or budget.updates"
@@ -409,6 +455,24 @@ class RunConfig(_Table):
         ):
             raise ValueError("problems.weights needs a list of sources of the same length")
         return self
+
+    def _exact_objective_possible(self) -> None:
+        """What can be told without enumerating the rule; the rest is told when it is solved."""
+        name = self.credit.objective
+        if name == "as_published":
+            return
+        if self.credit.advantage != "auto" or self.credit.chain_max_rl:
+            raise ValueError(
+                f"credit.objective = {name!r} makes its own advantages: leave out credit.advantage and "
+                "credit.chain_max_rl"
+            )
+        if self.allocation.rule == "never_give_up" and self.allocation.max_attempts is None:
+            raise ValueError(f"credit.objective = {name!r} needs a cap: set allocation.max_attempts")
+        if self.rewards.overlong_buffer > 0:
+            raise ValueError(
+                f"credit.objective = {name!r} needs 0/1 rewards: rewards.overlong_buffer = "
+                f"{self.rewards.overlong_buffer} shapes them, set it to 0"
+            )
 
     @property
     def advantage(self) -> str:

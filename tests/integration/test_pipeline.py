@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from gumption.allocation import make_allocator
+from gumption.budget import Budget
 from gumption.config import BudgetConfig, RunConfig
 from gumption.credit import make_credit
 from gumption.ledger.recorder import Recorder
 from gumption.pipeline import Pipeline
 from gumption.selection import make_selector
 from gumption.testing import ListStream, ScriptedEngine, ScriptedTrainer, ScriptedVerifier, scripted_problems
-from gumption.training.budget import Budget
 
 
 class ListSink:

@@ -31,9 +31,12 @@ def make_credit(config: RunConfig) -> Callable[[Sequence[Group]], list[Credit]]:
     Raises:
         ValueError: a MaxRL advantage together with length penalties (rewards below 0).
 
+    With another `credit.objective` than "as_published" the stage is `gumption.planning.make_stages`.
+
     >>> make_credit(RunConfig())([])
     []
     """
+    assert config.credit.objective == "as_published", "exact objectives: gumption.planning.make_stages"
     name = config.advantage
     if (name == "max_rl" or config.credit.chain_max_rl) and config.rewards.overlong_buffer > 0:
         raise ValueError(

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from gumption.allocation import make_allocator
+from gumption.budget import Budget
 from gumption.config import RunConfig
-from gumption.credit import make_credit
 from gumption.ledger.recorder import Recorder, Sink
 from gumption.pipeline import Pipeline
+from gumption.planning import make_stages
 from gumption.problems import load_problems, make_stream
 from gumption.rewards import Scorer
-from gumption.selection import make_selector
-from gumption.training.budget import Budget
 from gumption.types import Allocator, Engine, Problem, ProblemStream
 
 
@@ -81,13 +80,14 @@ def build_parts(config: RunConfig, sink: Sink, *, wall_used: float = 0.0) -> Par
     scorer = Scorer(config.rewards, max_tokens=config.rollouts.max_tokens)
     recorder = Recorder(sink, engine, lambda: budget.wall, max_score=config.rewards.max_score)
     budget.attach(engine, recorder)
+    credit, selector = make_stages(config)
     pipeline = Pipeline(
         config=config,
         allocator=allocator,
         engine=engine,
         scorer=scorer,
-        credit=make_credit(config),
-        selector=make_selector(config),
+        credit=credit,
+        selector=selector,
         trainer=trainer,
         recorder=recorder,
         allows=budget.allows_update,

@@ -1,7 +1,7 @@
 """Expected rollouts and implied objectives of the rules, by playing every possible sequence of reward counts.
 
-The allocator itself is asked and told, so what is enumerated is the code, not a formula of it. Tables: algorithms.md 1.4
-and 2.4 (rounds of 8, cap 32, n = 4).
+The allocator itself is asked and told, so what is enumerated is the code, not a formula of it. Tables: algorithms.md
+1.4 and 2.4 (rounds of 8, cap 32, n = 4).
 """
 
 from functools import cache

@@ -275,13 +275,13 @@ def test_wrong_options_are_named(names, options, words):
 
 
 def test_options_of_a_chooser_that_is_not_used_are_an_error():
-    with pytest.raises(ValueError, match="'greso', which is not in problems.choosers"):
+    with pytest.raises(ValueError, match=r"'greso', which is not in problems.choosers"):
         RunConfig.from_dict({"problems": {"choosers": ["mopps"], "chooser_options": {"greso": {}}}})
 
 
 def test_a_state_of_other_choosers_is_refused():
     saved = Greso(problems()).state_dict()
-    with pytest.raises(ValueError, match="other problems.choosers: expected 'mopps', got 'greso'"):
+    with pytest.raises(ValueError, match=r"other problems\.choosers: expected 'mopps', got 'greso'"):
         Mopps(problems()).load_state_dict(saved)
     with pytest.raises(ValueError, match="got None"):
         Mopps(problems()).load_state_dict(problems().state_dict())
