@@ -15,7 +15,7 @@ class Budget:
 
     Args:
         config: The limits.
-        group_size: Requests have this many rollouts; the rollout limit is kept in whole requests.
+        largest_request: No request has more rollouts; the rollout limit is kept in whole requests.
         wall_used: Seconds of the loop before a resume.
         clock: Seconds; the simulator passes its virtual clock.
     """
@@ -23,12 +23,12 @@ class Budget:
     def __init__(
         self,
         config: BudgetConfig,
-        group_size: int,
+        largest_request: int,
         wall_used: float = 0.0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.config = config
-        self.group_size = group_size
+        self.largest_request = largest_request
         self.clock = clock
         self.submitted = 0
         self._wall_used = wall_used
@@ -75,11 +75,10 @@ class Budget:
         return self._recorder.flops_total + flops <= self.config.flops
 
     def may_ask(self, capacity: int) -> int:
-        """The part of `capacity` that the rollout limit leaves, in whole requests."""
+        """The part of `capacity` that the limit leaves, given that the last request may overshoot it by all but one."""
         if self.config.rollouts is None:
             return capacity
-        left = (self.config.rollouts - self.submitted) // self.group_size * self.group_size
-        return min(capacity, left)
+        return min(capacity, self.config.rollouts - self.submitted - self.largest_request + 1)
 
     def reached(self, version: int) -> str | None:
         """Which limit is reached, or `None`."""

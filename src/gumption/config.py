@@ -63,6 +63,10 @@ class ProblemsConfig(_Table):
     held_out_size: int | None = Field(None, ge=1)
     """How many held-out problems; for generators without a `held_out` source, drawn with another seed."""
     order: Literal["shuffle", "sequential"] = "shuffle"
+    choosers: tuple[Literal["no_positive_resampling", "greso", "mopps", "difficulty_pools"], ...] = ()
+    """Pass problems over before anything is generated; each looks at what the one before it lets through."""
+    chooser_options: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Keyword arguments of the choosers, by name, like `{ mopps = { target = 0.5 } }`."""
     epochs: int | None = Field(None, ge=1)
     """Passes over the problems; default: endless."""
     prompt_field: str | None = None
@@ -107,14 +111,18 @@ class RewardsConfig(_Table):
 
 
 class AllocationConfig(_Table):
-    """How many rollouts each problem gets, and when to stop."""
+    """How many rollouts each problem gets, and when to stop. Each rule reads the keys under its name."""
 
-    rule: Literal["fixed", "dynamic", "never_give_up"] = "never_give_up"
+    rule: Literal[
+        "fixed", "dynamic", "never_give_up", "reinforce_ada", "pilot_commit", "screen", "until_success", "estimate"
+    ] = "never_give_up"
     group_size: int = Field(8, ge=1)
-    """Rollouts per attempt (K of the NGU paper)."""
-    # fixed, dynamic
+    """`fixed`, `dynamic`, `never_give_up`: rollouts per attempt (K of the NGU paper)."""
+    max_age: int = Field(4, ge=-1)
+    """Buffered rollouts of earlier attempts that are older than this many updates are not trained on; −1 keeps all."""
+    # fixed, dynamic, estimate
     drop_zero_variance: bool = True
-    """`fixed`: groups of equal rewards are not trained on (they keep their place in the batch)."""
+    """`fixed`, `estimate`: groups of equal rewards are not trained on (they keep their place in the batch)."""
     max_refills: int = Field(10, ge=0)
     """`dynamic`: generation batches beyond the first for one update; at the bound, train on what there is."""
     # never_give_up
@@ -122,12 +130,40 @@ class AllocationConfig(_Table):
     """Chance that an unsolved problem is tried again."""
     accept_on: Literal["better", "different"] = "better"
     """A later attempt is accepted when it beats the chain's best reward, or when anything differs."""
-    max_age: int = Field(4, ge=-1)
-    """Buffered failures older than this many updates are not trained on; −1 keeps all."""
     rescale: Literal["anchor_pos", "ratio", "count_ratio", "none"] = "anchor_pos"
     """How advantages are rebalanced when stale failures count in the baseline but are not trained on."""
     max_attempts: int | None = Field(16, ge=1)
     """Attempts per visit; `"none"` for no cap (the published rule: unsolvable problems then eat most rollouts)."""
+    # reinforce_ada, until_success
+    round_size: int = Field(8, ge=1)
+    """Rollouts per round."""
+    max_rounds: int = Field(4, ge=1)
+    """Rounds at most."""
+    exit: Literal["positive", "balanced"] = "balanced"
+    """`reinforce_ada`: stop at one success, or at keep/2 successes and keep/2 failures."""
+    keep: int = Field(4, ge=2, multiple_of=2)
+    """`reinforce_ada`: rollouts of a group that are trained on, half of each class where possible."""
+    memory_age: int = Field(-1, ge=-1)
+    """`until_success`: a remembered success older than this many updates is not used; −1: any age."""
+    # pilot_commit
+    pilot_size: int = Field(16, ge=2)
+    """Rollouts of the pilot."""
+    commit_size: int = Field(48, ge=1)
+    """Rollouts after a pilot inside the band."""
+    pilot_low: float = Field(0.125, ge=0, le=1)
+    """Lower end of the band of pilot success rates."""
+    pilot_high: float = Field(0.75, ge=0, le=1)
+    """Upper end."""
+    # screen
+    screen_size: int = Field(4, ge=2)
+    """Rollouts of the screening."""
+    continue_size: int = Field(12, ge=1)
+    """Rollouts after a screening whose rewards differ."""
+    # estimate
+    profile: str | None = None
+    """Pass-rate profile (`gumption eval --out`) that sets the rollouts of each problem."""
+    unknown_size: int = Field(8, ge=1)
+    """Rollouts of a problem that the profile does not name."""
 
     @field_validator("max_attempts", mode="before")
     @classmethod
@@ -137,6 +173,40 @@ class AllocationConfig(_Table):
     @field_serializer("max_attempts")
     def _none_as_word(self, value: int | None) -> int | str:
         return "none" if value is None else value
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.pilot_low > self.pilot_high:
+            raise ValueError(f"pilot_low = {self.pilot_low} is above pilot_high = {self.pilot_high}")
+        if self.rule == "reinforce_ada" and self.keep > self.round_size * self.max_rounds:
+            raise ValueError(
+                f"keep = {self.keep} is more than {self.max_rounds} rounds of {self.round_size} can bring: "
+                "lower it, or raise round_size or max_rounds"
+            )
+        if self.rule == "estimate" and self.profile is None:
+            raise ValueError('rule = "estimate" needs profile: a file that `gumption eval --out` has written')
+        return self
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Rollouts of the requests of one visit in order, if it is as long as it can be (without a cap: of the first).
+
+        Of `estimate`, which asks once, the sizes that there are.
+
+        >>> AllocationConfig(rule="screen").sizes, AllocationConfig(rule="fixed").sizes
+        ((4, 12), (8,))
+        """
+        if self.rule in ("reinforce_ada", "until_success"):
+            return (self.round_size,) * self.max_rounds
+        if self.rule == "pilot_commit":
+            return (self.pilot_size, self.commit_size)
+        if self.rule == "screen":
+            return (self.screen_size, self.continue_size)
+        if self.rule == "estimate":
+            return tuple(sorted({4, 8, 16, 32, self.unknown_size}))
+        if self.rule == "never_give_up":
+            return (self.group_size,) * (self.max_attempts or 1)
+        return (self.group_size,)
 
 
 class CreditConfig(_Table):
@@ -149,7 +219,7 @@ class CreditConfig(_Table):
     truncation: int | None = Field(None, ge=1)
     """T of `max_rl`: the likelihood objective truncated at order T; default: the most rollouts a chain can have."""
     advantage: Literal["auto", "centered", "rloo", "grpo", "dr_grpo", "max_rl", "chain"] = "auto"
-    """`auto`: `chain` with `never_give_up`, else `grpo`."""
+    """`auto`: `chain` with `never_give_up` and `reinforce_ada`, else `grpo`."""
     chain_max_rl: bool = False
     """`chain` divided by the accepted attempt's success rate (MaxRL, arXiv 2602.02710)."""
 
@@ -297,6 +367,10 @@ class LedgerConfig(_Table):
     """Project name for W&B and trackio."""
 
 
+CHAINED: tuple[str, ...] = ("never_give_up", "reinforce_ada", "pilot_commit", "screen")
+"""Rules for which the mean over all attempts of a visit is a baseline of what is trained on."""
+
+
 class SimulationConfig(_Table):
     """What `gumption simulate` assumes of problems, policy and machine. `gumption train` does not look at it.
 
@@ -355,9 +429,10 @@ class RunConfig(_Table):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.credit.advantage == "chain" and self.allocation.rule != "never_give_up":
+        if self.credit.advantage == "chain" and self.allocation.rule not in CHAINED:
             raise ValueError(
-                f"credit.advantage = 'chain' needs allocation.rule = 'never_give_up', not {self.allocation.rule!r}"
+                f"credit.advantage = 'chain' needs an allocation.rule with several attempts whose counts it can use "
+                f"({', '.join(CHAINED)}), not {self.allocation.rule!r}"
             )
         if self.credit.chain_max_rl and self.advantage != "chain":
             raise ValueError("credit.chain_max_rl = true needs the chain advantage")
@@ -367,6 +442,12 @@ class RunConfig(_Table):
         if self.training.schedule != "constant" and not (self.training.decay_updates or self.budget.updates):
             raise ValueError(
                 f"training.schedule = {self.training.schedule!r} needs training.decay_updates or budget.updates"
+            )
+        unused = [name for name in self.problems.chooser_options if name not in self.problems.choosers]
+        if unused:
+            raise ValueError(
+                f"problems.chooser_options names {unused[0]!r}, which is not in problems.choosers = "
+                f"{list(self.problems.choosers)}"
             )
         sources = self.problems.source
         if self.problems.weights is not None and (
@@ -398,7 +479,7 @@ class RunConfig(_Table):
         """The advantage after `auto` is resolved."""
         if self.credit.advantage != "auto":
             return self.credit.advantage
-        return "chain" if self.allocation.rule == "never_give_up" else "grpo"
+        return "chain" if self.allocation.rule in ("never_give_up", "reinforce_ada") else "grpo"
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunConfig:

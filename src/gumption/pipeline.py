@@ -106,7 +106,7 @@ class Pipeline:
         capacity = self.engine.free_slots
         if self.config.training.max_staleness == 0:  # on-policy: no more than this batch still needs
             missing = self.config.training.groups_per_update - len(self.places)
-            wanted = missing * self.config.allocation.group_size - self.engine.in_flight
+            wanted = missing * self.config.allocation.sizes[0] - self.engine.in_flight
             capacity = min(capacity, wanted) if self.trainer_free() else 0
         capacity = self.may_ask(capacity)
         requests = self.allocator.ask(capacity) if capacity > 0 else []
@@ -192,8 +192,8 @@ class Pipeline:
                 self.recorder.untrained_group(place.verdict, self.credit([place.group])[0])
 
     def _fresh(self, group: Group, version: int) -> tuple[Group, list[Final]]:
-        """Members young enough for `training.max_staleness`, and the others' fates."""
-        young_G = version - group.versions_G <= self.config.training.max_staleness
+        """Members young enough for `training.max_staleness` (replays are of any age), and the others' fates."""
+        young_G = (version - group.versions_G <= self.config.training.max_staleness) | group.replays_G
         pairs = zip(group.members, young_G, strict=True)
         stale = [Final(m, "stale", "max_staleness") for m, young in pairs if not young]
         return (group.keep(young_G) if stale else group), stale

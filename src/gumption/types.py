@@ -233,6 +233,10 @@ class Attempt:
     scorer fills those. FLOPs are exact integers so that rows and counters agree; the shared prompt prefill is booked on
     member 0.
 
+    A *replay* is an earlier rollout that an allocator trains on once more, as an attempt of its own that nobody asked
+    for: n = 1, no generation FLOPs, log-probs and versions of when it was sampled. `max_staleness` does not apply to
+    it, for its allocator has decided about its age.
+
     >>> a = Attempt.empty(Request(Problem("x-0", "2+2=", "4", "math"), n=2))
     >>> a.n, a.values_G.tolist()
     (2, [nan, nan])
@@ -251,6 +255,7 @@ class Attempt:
     flops_decode_G: IntArray  # int64
     loss_mask_T: BoolArray | None = None  # None: every completion token was sampled by the policy
     rewards_G: tuple[Reward, ...] | None = None
+    replay: bool = False
 
     @classmethod
     def empty(cls, request: Request, *, version: int = 0, rewards: Sequence[float | None] | None = None) -> Attempt:
@@ -448,6 +453,11 @@ class Group:
         if isinstance(self.members, Members):
             return [(attempt, i) for attempt, positions in self.members.picked for i in positions]
         return self.members
+
+    @cached_property
+    def replays_G(self) -> BoolArray:
+        """Which members are replays."""
+        return np.array([m.attempt.replay for m in self.members], np.bool_)
 
     def keep(self, mask_G: BoolArray) -> Group:
         """The same chain with only the members where `mask_G` is true; counts stay."""
@@ -725,6 +735,7 @@ def attempt_state(attempt: Attempt) -> StateTree:
         "completion_ids": attempt.completion_ids_T,
         "logprobs": attempt.logprobs_T,
         "loss_mask": attempt.loss_mask_T,
+        "replay": attempt.replay,
         "offsets": attempt.offsets_G1,
         "version_start": attempt.version_start_G,
         "version_end": attempt.version_end_G,
@@ -754,5 +765,6 @@ def attempt_from_state(state: StateTree, problem: Problem) -> Attempt:
         flops_prefill_G=state["flops_prefill"],
         flops_decode_G=state["flops_decode"],
         loss_mask_T=state["loss_mask"],
+        replay=state["replay"],
         rewards_G=None if rewards is None else tuple(Reward(v, tuple(p), s, d, t) for v, p, s, d, t in rewards),
     )

@@ -77,6 +77,13 @@ class Task:
         return shape_for(self.params)
 
 
+FEWEST_SIMULATED = 4
+"""Updates of a simulation that says anything."""
+
+LONGER = 6
+"""A simulation with fewer is repeated with so many times the rollouts."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """One point of the search, and what is predicted of it.
@@ -240,22 +247,27 @@ def _predict(
 
 
 def _simulated(task: Task, setting: Setting, rollouts: int, seed: int) -> Setting | None:
-    """The setting with what a short simulation says of it; `None` where the rule needs more than a name."""
+    """The setting with what a short simulation says of it.
+
+    `None` where that is nothing: the rule needs more than a name, or it trains too seldom.
+    """
     rates = ", ".join(f"{p:.5f}" for p in _levels(task.rates_P, 4 * LEVELS).tolist())
-    per_update = setting.groups * setting.group_size
-    limits = {"rollouts": max(rollouts, 12 * per_update, 4 * setting.slots)}
     try:
         config = recipe(task, setting, {"simulation": {"problems": rates}})
-        run = simulate(config.model_copy(update={"seed": seed, "budget": type(config.budget)(**limits)}))
+        per_update = setting.groups * max(config.allocation.sizes)
+        limit = max(rollouts, 12 * per_update, 4 * setting.slots)
+        for times in (1, LONGER):  # a rule that accepts few of its problems needs more rollouts for an update
+            budget = type(config.budget)(rollouts=times * limit)
+            run = simulate(config.model_copy(update={"seed": seed, "budget": budget}))
+            if len(run.series) >= FEWEST_SIMULATED:
+                return _measured(task, setting, run)
     except ValueError:
-        return None
-    return _measured(task, setting, run)
+        pass
+    return None
 
 
 def _measured(task: Task, setting: Setting, run: Simulation) -> Setting:
     """Rates between the first quarter of the updates and the last: how it fills up and what is cut off do not count."""
-    if len(run.series) < 4:
-        return replace(setting, leverage_per_pflop=0.0, leverage_per_hour=0.0, simulated=True)
     first, last = run.series[len(run.series) // 4], run.series[-1]
     flops, seconds, leverage, bits, updates = (
         last[k] - first[k] for k in ("flops", "seconds", "leverage", "bits", "version")

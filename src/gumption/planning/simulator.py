@@ -19,13 +19,13 @@ from typing import Any
 from gumption.allocation import make_allocator
 from gumption.budget import Budget
 from gumption.config import RunConfig, SimulationConfig
+from gumption.ledger.pass_rates import read_lengths
 from gumption.ledger.profile import bucket
 from gumption.pipeline import Pipeline, Scoring
 from gumption.planning.counting import Counting
 from gumption.planning.enumeration import CreditStage
 from gumption.planning.exact import make_stages
 from gumption.problems import load_problems, make_stream
-from gumption.profile import read_lengths
 from gumption.rewards import Scorer
 from gumption.rollouts.scripted import ScriptedEngine, ScriptedOptions, ScriptedTrainer, pass_rate
 from gumption.types import Attempt, Credit, Group, Problem, Reward, TrainBatch, UpdateResult
@@ -203,7 +203,7 @@ class _Run:
         self.config = config
         loaded = load_problems(config.problems, seed=config.seed)
         self.problems: tuple[Problem, ...] = loaded.problems
-        self.budget = Budget(config.budget, config.allocation.group_size, clock=lambda: self.engine.clock)
+        self.budget = Budget(config.budget, max(config.allocation.sizes), clock=lambda: self.engine.clock)
         limited = config.budget.flops is not None or config.budget.tokens is not None
         self.engine = ScriptedEngine(config, seed=config.seed, allow=self.budget.allows_decode if limited else None)
         self.trainer = BusyTrainer(config, self.engine)
@@ -259,9 +259,8 @@ class _Run:
 
     def _enough(self) -> int:
         """Rollouts without an update after which nothing is left to learn: every problem twice over, and more."""
-        a = self.config.allocation
-        attempts = a.max_attempts if a.rule == "never_give_up" and a.max_attempts else 1
-        return 2 * len(self.problems) * a.group_size * attempts + 4 * self.config.rollouts.in_flight
+        visit = sum(self.config.allocation.sizes)
+        return 2 * len(self.problems) * visit + 4 * self.config.rollouts.in_flight
 
     def summary(self, reason: str) -> dict[str, Any]:
         """Everything that was counted."""

@@ -35,7 +35,7 @@ def load(config: ProblemsConfig, *, argument: str, seed: int, held_out: bool) ->
 
     Args:
         config: `size`: how many (default 512, or as many as pass rates are listed).
-        argument: "", "mixture", "beta(a, b)", a comma-separated list of pass rates, or a path (`gumption.profile`).
+        argument: "", "mixture", "beta(a, b)", a comma-separated list of pass rates, or the path of a profile.
         seed: Draws the pass rates.
         held_out: Another draw from the same distribution.
 
@@ -60,7 +60,7 @@ def load(config: ProblemsConfig, *, argument: str, seed: int, held_out: bool) ->
 
 def _of_profile(path: str, size: int | None, seed: int) -> list[Problem]:
     """Problems with the ids of a profile, rates drawn given its counts, and the counts in `meta`."""
-    from gumption.profile import draw_rates, read_profile
+    from gumption.ledger.pass_rates import draw_rates, read_profile
 
     profile = read_profile(path)
     rates_P = draw_rates(profile, seed)

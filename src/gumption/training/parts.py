@@ -15,7 +15,7 @@ from gumption.pipeline import Pipeline
 from gumption.planning import make_stages
 from gumption.problems import load_problems, make_stream
 from gumption.rewards import Scorer
-from gumption.types import Allocator, Engine, Problem
+from gumption.types import Allocator, Engine, Problem, ProblemStream
 
 
 @dataclass
@@ -24,6 +24,7 @@ class Parts:
 
     config: RunConfig
     pipeline: Pipeline
+    stream: ProblemStream
     allocator: Allocator
     engine: Engine
     trainer: Any  # a Trainer that can be saved
@@ -37,6 +38,16 @@ class Parts:
     make_eval_engine: Callable[[], Engine]
     export: Callable[[Path], object]
     _eval_engine: Engine | None = None
+
+    @property
+    def stream_ended(self) -> str | None:
+        """Why the choosers let no problem through any more, where that is so."""
+        stream: Any = self.stream
+        while stream is not None:
+            if getattr(stream, "ended", None):
+                return str(stream.ended)
+            stream = getattr(stream, "inner", None)
+        return None
 
     def eval_engine(self) -> Engine:
         """The engine for evaluation, with the trainer's newest weights."""
@@ -61,8 +72,9 @@ def build_parts(config: RunConfig, sink: Sink, *, wall_used: float = 0.0) -> Par
     """
     train = load_problems(config.problems, seed=config.seed)
     held_out = load_problems(config.problems, seed=config.seed, held_out=True)
-    budget = Budget(config.budget, config.allocation.group_size, wall_used)
-    allocator = make_allocator(config, make_stream(train, config.problems, config.seed), config.seed)
+    budget = Budget(config.budget, max(config.allocation.sizes), wall_used)
+    stream = make_stream(train, config.problems, config.seed)
+    allocator = make_allocator(config, stream, config.seed)
     made = make_engines(config, budget)
     engine, trainer = made.engine, made.trainer
     scorer = Scorer(config.rewards, max_tokens=config.rollouts.max_tokens)
@@ -84,6 +96,7 @@ def build_parts(config: RunConfig, sink: Sink, *, wall_used: float = 0.0) -> Par
     return Parts(
         config=config,
         pipeline=pipeline,
+        stream=stream,
         allocator=allocator,
         engine=engine,
         trainer=trainer,

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 
 from gumption.config import ProblemsConfig
+from gumption.ledger.pass_rates import Profile, draw_rates, fit_beta, read_lengths, read_profile
 from gumption.ledger.profile import write_profile
 from gumption.planning.simulator import simulate
 from gumption.problems import load_problems
-from gumption.profile import Profile, draw_rates, fit_beta, read_lengths, read_profile
 from gumption.training.run import train
 
 ROWS = {"problem_id": ["a", "b"], "n": [8, 16], "successes": [0, 4]}
