@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from gumption.config import RunConfig
+    from gumption.planning.simulator import simulate
     from gumption.training.run import RunResult, resume, train
     from gumption.types import Attempt, Credit, Group, Problem, Request, Reward, Rollout, Selection, Verdict
 
@@ -26,6 +27,7 @@ _HOMES = {
     "RunResult": "gumption.training.run",
     "train": "gumption.training.run",
     "resume": "gumption.training.run",
+    "simulate": "gumption.planning.simulator",
     **dict.fromkeys(_TYPES, "gumption.types"),
 }
 
@@ -43,6 +45,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "resume",
+    "simulate",
     "train",
 ]
 

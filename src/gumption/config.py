@@ -63,6 +63,10 @@ class ProblemsConfig(_Table):
     held_out_size: int | None = Field(None, ge=1)
     """How many held-out problems; for generators without a `held_out` source, drawn with another seed."""
     order: Literal["shuffle", "sequential"] = "shuffle"
+    choosers: tuple[Literal["no_positive_resampling", "greso", "mopps", "difficulty_pools"], ...] = ()
+    """Pass problems over before anything is generated; each looks at what the one before it lets through."""
+    chooser_options: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Keyword arguments of the choosers, by name, like `{ mopps = { target = 0.5 } }`."""
     epochs: int | None = Field(None, ge=1)
     """Passes over the problems; default: endless."""
     prompt_field: str | None = None
@@ -107,14 +111,18 @@ class RewardsConfig(_Table):
 
 
 class AllocationConfig(_Table):
-    """How many rollouts each problem gets, and when to stop."""
+    """How many rollouts each problem gets, and when to stop. Each rule reads the keys under its name."""
 
-    rule: Literal["fixed", "dynamic", "never_give_up"] = "never_give_up"
+    rule: Literal[
+        "fixed", "dynamic", "never_give_up", "reinforce_ada", "pilot_commit", "screen", "until_success", "estimate"
+    ] = "never_give_up"
     group_size: int = Field(8, ge=1)
-    """Rollouts per attempt (K of the NGU paper)."""
-    # fixed, dynamic
+    """`fixed`, `dynamic`, `never_give_up`: rollouts per attempt (K of the NGU paper)."""
+    max_age: int = Field(4, ge=-1)
+    """Buffered rollouts of earlier attempts that are older than this many updates are not trained on; −1 keeps all."""
+    # fixed, dynamic, estimate
     drop_zero_variance: bool = True
-    """`fixed`: groups of equal rewards are not trained on (they keep their place in the batch)."""
+    """`fixed`, `estimate`: groups of equal rewards are not trained on (they keep their place in the batch)."""
     max_refills: int = Field(10, ge=0)
     """`dynamic`: generation batches beyond the first for one update; at the bound, train on what there is."""
     # never_give_up
@@ -122,12 +130,40 @@ class AllocationConfig(_Table):
     """Chance that an unsolved problem is tried again."""
     accept_on: Literal["better", "different"] = "better"
     """A later attempt is accepted when it beats the chain's best reward, or when anything differs."""
-    max_age: int = Field(4, ge=-1)
-    """Buffered failures older than this many updates are not trained on; −1 keeps all."""
     rescale: Literal["anchor_pos", "ratio", "count_ratio", "none"] = "anchor_pos"
     """How advantages are rebalanced when stale failures count in the baseline but are not trained on."""
     max_attempts: int | None = Field(16, ge=1)
     """Attempts per visit; `"none"` for no cap (the published rule: unsolvable problems then eat most rollouts)."""
+    # reinforce_ada, until_success
+    round_size: int = Field(8, ge=1)
+    """Rollouts per round."""
+    max_rounds: int = Field(4, ge=1)
+    """Rounds at most."""
+    exit: Literal["positive", "balanced"] = "balanced"
+    """`reinforce_ada`: stop at one success, or at keep/2 successes and keep/2 failures."""
+    keep: int = Field(4, ge=2, multiple_of=2)
+    """`reinforce_ada`: rollouts of a group that are trained on, half of each class where possible."""
+    memory_age: int = Field(-1, ge=-1)
+    """`until_success`: a remembered success older than this many updates is not used; −1: any age."""
+    # pilot_commit
+    pilot_size: int = Field(16, ge=2)
+    """Rollouts of the pilot."""
+    commit_size: int = Field(48, ge=1)
+    """Rollouts after a pilot inside the band."""
+    pilot_low: float = Field(0.125, ge=0, le=1)
+    """Lower end of the band of pilot success rates."""
+    pilot_high: float = Field(0.75, ge=0, le=1)
+    """Upper end."""
+    # screen
+    screen_size: int = Field(4, ge=2)
+    """Rollouts of the screening."""
+    continue_size: int = Field(12, ge=1)
+    """Rollouts after a screening whose rewards differ."""
+    # estimate
+    profile: str | None = None
+    """Pass-rate profile (`gumption eval --out`) that sets the rollouts of each problem."""
+    unknown_size: int = Field(8, ge=1)
+    """Rollouts of a problem that the profile does not name."""
 
     @field_validator("max_attempts", mode="before")
     @classmethod
@@ -138,15 +174,54 @@ class AllocationConfig(_Table):
     def _none_as_word(self, value: int | None) -> int | str:
         return "none" if value is None else value
 
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.pilot_low > self.pilot_high:
+            raise ValueError(f"pilot_low = {self.pilot_low} is above pilot_high = {self.pilot_high}")
+        if self.rule == "reinforce_ada" and self.keep > self.round_size * self.max_rounds:
+            raise ValueError(
+                f"keep = {self.keep} is more than {self.max_rounds} rounds of {self.round_size} can bring: "
+                "lower it, or raise round_size or max_rounds"
+            )
+        if self.rule == "estimate" and self.profile is None:
+            raise ValueError('rule = "estimate" needs profile: a file that `gumption eval --out` has written')
+        return self
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Rollouts of the requests of one visit in order, if it is as long as it can be (without a cap: of the first).
+
+        Of `estimate`, which asks once, the sizes that there are.
+
+        >>> AllocationConfig(rule="screen").sizes, AllocationConfig(rule="fixed").sizes
+        ((4, 12), (8,))
+        """
+        if self.rule in ("reinforce_ada", "until_success"):
+            return (self.round_size,) * self.max_rounds
+        if self.rule == "pilot_commit":
+            return (self.pilot_size, self.commit_size)
+        if self.rule == "screen":
+            return (self.screen_size, self.continue_size)
+        if self.rule == "estimate":
+            return tuple(sorted({4, 8, 16, 32, self.unknown_size}))
+        if self.rule == "never_give_up":
+            return (self.group_size,) * (self.max_attempts or 1)
+        return (self.group_size,)
+
 
 class CreditConfig(_Table):
     """What a rollout is worth."""
 
-    objective: Literal["as_published"] = "as_published"
+    objective: Literal["as_published", "expected_reward", "max_rl", "log_likelihood"] = "as_published"
+    """What is optimised. `as_published`: whatever the rules imply (`gumption explain` says what). The others rebuild
+    the coefficients so that this objective's gradient is estimated without bias (docs/objectives.md); they need 0/1
+    rewards and chains of bounded length. `log_likelihood` is `max_rl` with the largest truncation that there is."""
+    truncation: int | None = Field(None, ge=1)
+    """T of `max_rl`: the likelihood objective truncated at order T; default: the most rollouts a chain can have."""
     advantage: Literal["auto", "centered", "rloo", "grpo", "dr_grpo", "max_rl", "batch_std", "chain", "tracked"] = (
         "auto"
     )
-    """`auto`: `chain` with `never_give_up`, else `grpo`."""
+    """`auto`: `chain` with `never_give_up` and `reinforce_ada`, else `grpo`."""
     chain_max_rl: bool = False
     """`chain` divided by the accepted attempt's success rate (MaxRL, arXiv 2602.02710)."""
     tracker_decay: float = Field(0.875, gt=0, lt=1)
@@ -260,6 +335,8 @@ class TrainingConfig(_Table):
     """Completion tokens whose logits are held at once."""
     max_staleness: int = Field(4, ge=0)
     """Rollouts older than this many updates are not trained on; 0 drains the engine before each update."""
+    queue_batches: int | None = Field(None, ge=1)
+    """Batches that may wait for a busy trainer; beyond, the oldest group is dropped. Default: any number."""
     kl_coef: float = Field(0.0, ge=0)
     """Weight of the k3 estimate of KL(π ‖ reference); 0: no reference model."""
     grad_noise: bool = True
@@ -343,6 +420,45 @@ GROUP_BASELINES: tuple[str, ...] = ("centered", "rloo", "grpo", "dr_grpo", "max_
 """Advantages that need nothing but the rewards of one group."""
 
 
+CHAINED: tuple[str, ...] = ("never_give_up", "reinforce_ada", "pilot_commit", "screen")
+"""Rules for which the mean over all attempts of a visit is a baseline of what is trained on."""
+
+
+class SimulationConfig(_Table):
+    """What `gumption simulate` assumes of problems, policy and machine. `gumption train` does not look at it.
+
+    Keys that are left out are those of `rollouts.options` where the engine is `scripted`, else the scripted engine's
+    defaults.
+    """
+
+    problems: str | None = None
+    """`mixture`, `beta(a, b)`, pass rates ("0.01, 0.5"), or a pass-rate profile (parquet, jsonl, run folder)."""
+    size: int | None = Field(None, ge=1)
+    """How many problems; default: all of a profile, `problems.size` or 512 of a distribution."""
+    mean_length: float | None = Field(None, gt=0)
+    """Mean completion tokens, before the cut at `rollouts.max_tokens`."""
+    length_cv: float | None = Field(None, ge=0)
+    """Coefficient of variation of lengths (lognormal)."""
+    lengths: str | None = None
+    """Run folder whose completion lengths are used (`mean_length` rescales them)."""
+    prompt_tokens: int | None = Field(None, ge=1)
+    tokens_per_second: float | None = Field(None, gt=0)
+    """Of one of the `rollouts.in_flight` slots."""
+    trainer_tokens_per_second: float | None = Field(None, gt=0)
+    """Tokens, prompts included, that the trainer takes; default: an update takes no time."""
+    trainer_flops_per_second: float | None = Field(None, gt=0)
+    """The same in FLOPs; with both, an update takes the longer time."""
+    weight_sync_seconds: float = Field(0.0, ge=0)
+    """After each update, until the engine has its weights; the trainer waits, generation goes on."""
+    learning_rate: float | None = Field(None, ge=0)
+    """Logits by which a pass rate moves per unit of signal; 0: it never moves."""
+    matmul_params: int | None = Field(None, ge=0)
+    """Parameters in matrix multiplications (N of the FLOP formula)."""
+    layers: int | None = Field(None, ge=0)
+    heads: int | None = Field(None, ge=0)
+    head_dim: int | None = Field(None, ge=0)
+
+
 class RunConfig(_Table):
     """A whole run.
 
@@ -362,12 +478,14 @@ class RunConfig(_Table):
     budget: BudgetConfig = BudgetConfig()
     eval: EvalConfig = EvalConfig()
     ledger: LedgerConfig = LedgerConfig()
+    simulation: SimulationConfig = SimulationConfig()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.credit.advantage == "chain" and self.allocation.rule != "never_give_up":
+        if self.credit.advantage == "chain" and self.allocation.rule not in CHAINED:
             raise ValueError(
-                f"credit.advantage = 'chain' needs allocation.rule = 'never_give_up', not {self.allocation.rule!r}"
+                f"credit.advantage = 'chain' needs an allocation.rule with several attempts whose counts it can use "
+                f"({', '.join(CHAINED)}), not {self.allocation.rule!r}"
             )
         if self.credit.chain_max_rl and self.advantage != "chain":
             raise ValueError("credit.chain_max_rl = true needs the chain advantage")
@@ -376,9 +494,18 @@ class RunConfig(_Table):
                 f"selection.rule = 'pods' cannot compute the {self.advantage!r} advantage again on what it keeps: set "
                 f"selection.recompute = false, or credit.advantage to one of {', '.join(GROUP_BASELINES)}"
             )
+        if self.credit.truncation is not None and self.credit.objective != "max_rl":
+            raise ValueError(f"credit.truncation = {self.credit.truncation} needs credit.objective = 'max_rl'")
+        self._exact_objective_possible()
         if self.training.schedule != "constant" and not (self.training.decay_updates or self.budget.updates):
             raise ValueError(
                 f"training.schedule = {self.training.schedule!r} needs training.decay_updates or budget.updates"
+            )
+        unused = [name for name in self.problems.chooser_options if name not in self.problems.choosers]
+        if unused:
+            raise ValueError(
+                f"problems.chooser_options names {unused[0]!r}, which is not in problems.choosers = "
+                f"{list(self.problems.choosers)}"
             )
         sources = self.problems.source
         if self.problems.weights is not None and (
@@ -387,12 +514,30 @@ class RunConfig(_Table):
             raise ValueError("problems.weights needs a list of sources of the same length")
         return self
 
+    def _exact_objective_possible(self) -> None:
+        """What can be told without enumerating the rule; the rest is told when it is solved."""
+        name = self.credit.objective
+        if name == "as_published":
+            return
+        if self.credit.advantage != "auto" or self.credit.chain_max_rl:
+            raise ValueError(
+                f"credit.objective = {name!r} makes its own advantages: leave out credit.advantage and "
+                "credit.chain_max_rl"
+            )
+        if self.allocation.rule == "never_give_up" and self.allocation.max_attempts is None:
+            raise ValueError(f"credit.objective = {name!r} needs a cap: set allocation.max_attempts")
+        if self.rewards.overlong_buffer > 0:
+            raise ValueError(
+                f"credit.objective = {name!r} needs 0/1 rewards: rewards.overlong_buffer = "
+                f"{self.rewards.overlong_buffer} shapes them, set it to 0"
+            )
+
     @property
     def advantage(self) -> str:
         """The advantage after `auto` is resolved."""
         if self.credit.advantage != "auto":
             return self.credit.advantage
-        return "chain" if self.allocation.rule == "never_give_up" else "grpo"
+        return "chain" if self.allocation.rule in ("never_give_up", "reinforce_ada") else "grpo"
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunConfig:

@@ -6,8 +6,8 @@
 
 The trainer, the simulator and the tests all call this file; it has no options of its own. It departs from a textbook
 loop in three ways: generation never waits for training (rollouts in flight continue across updates and carry their
-version span); whatever is dropped becomes a ledger row with a fate and a reason; and costs are asked for before they
-are spent, so that a budget is never exceeded.
+version span, and get new weights when the trainer is free); whatever is dropped becomes a ledger row with a fate and a
+reason; and costs are asked for before they are spent, so that a budget is never exceeded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ class Scoring(Protocol):
 
     def score(self, attempts: Sequence[Attempt]) -> None:
         """Set `rewards_G` of each attempt."""
-        ...
 
 
 @dataclass
@@ -54,7 +53,8 @@ class Place:
 class Pipeline:
     """The stages, wired.
 
-    `allows(flops, version)` says whether the budget covers an update, `may_ask(capacity)` how many rollouts it leaves.
+    `allows(flops, version)`: the budget covers an update; `may_ask(capacity)`: the rollouts that it leaves;
+    `trainer_free()`: the last update is done. Until then no other begins, and the engine keeps the old weights.
     """
 
     config: RunConfig
@@ -67,35 +67,47 @@ class Pipeline:
     recorder: Recorder
     allows: Callable[[int, int], bool] = lambda flops, version: True
     may_ask: Callable[[int], int] = lambda capacity: capacity
+    trainer_free: Callable[[], bool] = lambda: True
     places: list[Place] = field(default_factory=list)
     told: int = 0
     submitted: int = 0  # rollouts
     ended: bool = False  # the problems ran out
     spent: bool = False  # the budget does not cover the next update
+    unsent: bool = False  # an update whose weights the engine does not have yet
 
     def cycle(self) -> list[UpdateResult]:
         """Once round the path. Returns the updates that were made (usually none or one)."""
-        asked = self.ask()
+        self.sync()
+        free, asked = self.trainer_free(), self.ask()
         with self.recorder.timed("generation"):
             attempts = self.engine.poll()
         with self.recorder.timed("verify"):
             self.scorer.score(attempts)
         for attempt in attempts:
             self.judge(attempt)
-        self.ended = not asked and self.engine.in_flight == 0 and self.engine.free_slots > 0 and not self._full()
+        idle = free and not asked and not attempts  # an attempt may have queued a retry
+        self.ended = idle and self.engine.in_flight == 0 and self.engine.free_slots > 0 and not self._full()
         updates = []
-        while not self.spent and (self._ready() or (self.ended and self.places)):
-            result = self.update()
-            if result is not None:
+        while not self.spent and self.trainer_free() and (self._ready() or (self.ended and self.places)):
+            if (result := self.update()) is not None:
                 updates.append(result)
+        self._drop_oldest()
         return updates
+
+    def sync(self) -> None:
+        """Hand the weights of an update that is done to the engine."""
+        if self.unsent and self.trainer_free():
+            with self.recorder.timed("weight_sync"):
+                self.engine.update_weights(self.trainer.version, self.trainer.weights())
+            self.unsent = False
 
     def ask(self) -> int:
         """Fill the engine's free slots. Returns how many rollouts were submitted."""
         capacity = self.engine.free_slots
         if self.config.training.max_staleness == 0:  # on-policy: no more than this batch still needs
             missing = self.config.training.groups_per_update - len(self.places)
-            capacity = min(capacity, missing * self.config.allocation.group_size - self.engine.in_flight)
+            wanted = missing * self.config.allocation.sizes[0] - self.engine.in_flight
+            capacity = min(capacity, wanted) if self.trainer_free() else 0
         capacity = self.may_ask(capacity)
         requests = self.allocator.ask(capacity) if capacity > 0 else []
         for request in requests:
@@ -120,6 +132,7 @@ class Pipeline:
 
     def update(self) -> UpdateResult | None:
         """Credit, select, train, hand the new weights to the engine."""
+        self.sync()
         version = self.trainer.version
         places = self.places[: self.config.training.groups_per_update]
         fresh = [(p.verdict, self._fresh(p.group, version)) for p in places if p.group is not None]
@@ -142,8 +155,8 @@ class Pipeline:
                 self.recorder.final(final, version)
         self.recorder.trained([v for v, _ in fresh], groups, credits, selections, batch, result)
         if result is not None and not result.skipped:
-            with self.recorder.timed("weight_sync"):
-                self.engine.update_weights(self.trainer.version, self.trainer.weights())
+            self.unsent = True
+            self.sync()
         if result is not None:
             self.recorder.step(result, len(places), self.allocator.metrics(), self.trainer.version)
         return result
@@ -151,29 +164,36 @@ class Pipeline:
     def finish(self, leftovers: Sequence[Attempt]) -> None:
         """End of run: everything that has no fate yet is `unfinished`."""
         version = self.trainer.version
-        for attempt in leftovers:
-            for member in self.recorder.members(attempt):
-                self.recorder.final(Final(member, "unfinished", "run_ended"), version)
+        for member in [m for attempt in leftovers for m in self.recorder.members(attempt)]:
+            self.recorder.final(Final(member, "unfinished", "run_ended"), version)
         for place in self.places:
-            for member in place.group.members if place.group is not None else ():
-                self.recorder.final(Final(member, "unfinished", "waiting_for_batch"), version)
+            for m in place.group.members if place.group is not None else ():
+                self.recorder.final(Final(m, "unfinished", "waiting_for_batch"), version)
         self.places.clear()
         for final in self.allocator.drain():
             self.recorder.final(final, version)
 
     def _ready(self) -> bool:
-        ready = self._full() or self.allocator.batch_ready(
-            len(self.places), self.told, self.config.training.groups_per_update
-        )
+        wanted = self.config.training.groups_per_update
+        ready = self._full() or self.allocator.batch_ready(len(self.places), self.told, wanted)
         return ready and (self.config.training.max_staleness > 0 or self.engine.in_flight == 0)
 
     def _full(self) -> bool:
         return len(self.places) >= self.config.training.groups_per_update
 
+    def _drop_oldest(self) -> None:
+        """A full queue in front of a busy trainer loses its oldest groups: a choice that no length plays a part in."""
+        batches, version = self.config.training.queue_batches, self.trainer.version
+        while batches is not None and len(self.places) > batches * self.config.training.groups_per_update:
+            place = self.places.pop(0)
+            if place.group is not None:
+                for m in place.group.members:
+                    self.recorder.final(Final(m, "stale", "queue_full"), version)
+                self.recorder.untrained_group(place.verdict, self.credit([place.group])[0])
+
     def _fresh(self, group: Group, version: int) -> tuple[Group, list[Final]]:
-        """Members young enough for `training.max_staleness`, and the others' fates."""
-        young_G = version - group.versions_G <= self.config.training.max_staleness
-        stale = [
-            Final(m, "stale", "max_staleness") for m, young in zip(group.members, young_G, strict=True) if not young
-        ]
+        """Members young enough for `training.max_staleness` (replays are of any age), and the others' fates."""
+        young_G = (version - group.versions_G <= self.config.training.max_staleness) | group.replays_G
+        pairs = zip(group.members, young_G, strict=True)
+        stale = [Final(m, "stale", "max_staleness") for m, young in pairs if not young]
         return (group.keep(young_G) if stale else group), stale

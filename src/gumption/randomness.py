@@ -50,12 +50,18 @@ def uniforms(keys_B: IntArray, counters_B: IntArray) -> FloatArray:
     >>> bool(0 <= u.min() and u.max() < 1 and u[0] != u[1])
     True
     """
-    with np.errstate(over="ignore"):
-        z = keys_B.astype(np.uint64) + (counters_B.astype(np.uint64) + np.uint64(1)) * _GOLDEN
-        z = (z ^ (z >> np.uint64(30))) * _MIX_1
-        z = (z ^ (z >> np.uint64(27))) * _MIX_2
-        z = z ^ (z >> np.uint64(31))
-    result: FloatArray = (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    if np.ndim(keys_B) or np.ndim(counters_B):
+        return _mixed(keys_B, counters_B)
+    with np.errstate(over="ignore"):  # numpy warns of scalars that wrap around, not of arrays
+        return _mixed(keys_B, counters_B)
+
+
+def _mixed(keys_B: IntArray, counters_B: IntArray) -> FloatArray:
+    z = keys_B.astype(np.uint64, copy=False) + (counters_B.astype(np.uint64, copy=False) + np.uint64(1)) * _GOLDEN
+    z = (z ^ (z >> np.uint64(30))) * _MIX_1
+    z = (z ^ (z >> np.uint64(27))) * _MIX_2
+    z = z ^ (z >> np.uint64(31))
+    result: FloatArray = (z >> np.uint64(11)) * 2.0**-53
     return result
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, overload, runtime_checkable
@@ -210,7 +210,19 @@ class Rollout:
     @property
     def trained_tokens(self) -> int:
         """Tokens that carry loss."""
-        return int(self.loss_mask_T.sum())
+        return int(np.count_nonzero(self.loss_mask_T))
+
+
+_TRUE_T = np.ones(0, np.bool_)
+
+
+def _all_true(n: int) -> BoolArray:
+    """A read-only mask of n ones; all of them share one block, as most rollouts need one and none changes it."""
+    global _TRUE_T
+    if n > len(_TRUE_T):
+        _TRUE_T = np.ones(2 * n, np.bool_)
+        _TRUE_T.flags.writeable = False
+    return _TRUE_T[:n]
 
 
 @dataclass(slots=True, eq=False)
@@ -220,6 +232,10 @@ class Attempt:
     Member i owns `[offsets_G1[i], offsets_G1[i + 1])` of the `_T` arrays. Engines fill everything but `rewards`; the
     scorer fills those. FLOPs are exact integers so that rows and counters agree; the shared prompt prefill is booked on
     member 0.
+
+    A *replay* is an earlier rollout that an allocator trains on once more, as an attempt of its own that nobody asked
+    for: n = 1, no generation FLOPs, log-probs and versions of when it was sampled. `max_staleness` does not apply to
+    it, for its allocator has decided about its age.
 
     >>> a = Attempt.empty(Request(Problem("x-0", "2+2=", "4", "math"), n=2))
     >>> a.n, a.values_G.tolist()
@@ -239,6 +255,7 @@ class Attempt:
     flops_decode_G: IntArray  # int64
     loss_mask_T: BoolArray | None = None  # None: every completion token was sampled by the policy
     rewards_G: tuple[Reward, ...] | None = None
+    replay: bool = False
 
     @classmethod
     def empty(cls, request: Request, *, version: int = 0, rewards: Sequence[float | None] | None = None) -> Attempt:
@@ -293,7 +310,7 @@ class Attempt:
     def rollout(self, member: int) -> Rollout:
         """Member `member` as a view (no token is copied)."""
         lo, hi = int(self.offsets_G1[member]), int(self.offsets_G1[member + 1])
-        mask_T = np.ones(hi - lo, np.bool_) if self.loss_mask_T is None else self.loss_mask_T[lo:hi]
+        mask_T = _all_true(hi - lo) if self.loss_mask_T is None else self.loss_mask_T[lo:hi]
         return Rollout(
             request=self.request,
             member=member,
@@ -417,17 +434,30 @@ class Group:
     @cached_property
     def rewards_G(self) -> FloatArray:
         """Rewards of the members."""
-        return np.array([m.value for m in self.members], np.float64)
+        rewards = [(a.rewards_G, i) for a, i in self._places()]
+        values = [None if r is None else r[i].value for r, i in rewards]
+        return np.array([np.nan if v is None else v for v in values], np.float64)
 
     @cached_property
     def lengths_G(self) -> IntArray:
         """Completion tokens of the members."""
-        return np.array([m.attempt.lengths_G[m.position] for m in self.members], np.int64)
+        return np.array([a.offsets_G1[i + 1] - a.offsets_G1[i] for a, i in self._places()], np.int64)
 
     @cached_property
     def versions_G(self) -> IntArray:
         """Policy version at the start of each member."""
-        return np.array([m.attempt.version_start_G[m.position] for m in self.members], np.int64)
+        return np.array([a.version_start_G[i] for a, i in self._places()], np.int64)
+
+    def _places(self) -> Iterable[tuple[Attempt, int]]:
+        """Attempt and position of each member; quicker than making `Member`s where they are not made yet."""
+        if isinstance(self.members, Members):
+            return [(attempt, i) for attempt, positions in self.members.picked for i in positions]
+        return self.members
+
+    @cached_property
+    def replays_G(self) -> BoolArray:
+        """Which members are replays."""
+        return np.array([m.attempt.replay for m in self.members], np.bool_)
 
     def keep(self, mask_G: BoolArray) -> Group:
         """The same chain with only the members where `mask_G` is true; counts stay."""
@@ -728,6 +758,7 @@ def attempt_state(attempt: Attempt) -> StateTree:
         "completion_ids": attempt.completion_ids_T,
         "logprobs": attempt.logprobs_T,
         "loss_mask": attempt.loss_mask_T,
+        "replay": attempt.replay,
         "offsets": attempt.offsets_G1,
         "version_start": attempt.version_start_G,
         "version_end": attempt.version_end_G,
@@ -757,5 +788,6 @@ def attempt_from_state(state: StateTree, problem: Problem) -> Attempt:
         flops_prefill_G=state["flops_prefill"],
         flops_decode_G=state["flops_decode"],
         loss_mask_T=state["loss_mask"],
+        replay=state["replay"],
         rewards_G=None if rewards is None else tuple(Reward(v, tuple(p), s, d, t) for v, p, s, d, t in rewards),
     )

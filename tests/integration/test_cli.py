@@ -23,7 +23,17 @@ def gumption(*args, cwd=None, **env):
 
 @pytest.mark.parametrize(
     "command",
-    [[], ["train"], ["resume"], ["eval"], ["problems"], ["problems", "show"], ["problems", "check"], ["report"]],
+    [
+        [],
+        ["train"],
+        ["resume"],
+        ["eval"],
+        ["problems"],
+        ["problems", "show"],
+        ["problems", "check"],
+        ["report"],
+        ["explain"],
+    ],
 )
 def test_help_has_examples_and_loads_nothing_heavy(command):
     code = (

@@ -1,5 +1,7 @@
 """What every allocator shares: chains of attempts, buffers, ages, resamples, state. One hook, `_judge`, is left open.
 
+Rules whose requests differ in size override `_size`; those that train on part of what a chain has brought, `_train_on`.
+
 A *chain* is one visit to one problem. Its attempts come one after the other; each is told back once, with rewards. The
 rules here are the same for all allocators (architecture.md, section 3):
 
@@ -9,6 +11,8 @@ rules here are the same for all allocators (architecture.md, section 3):
   move, the chain's best does not, and the same problem is asked for again without a coin, at most `max_resamples` times
   in a row. What it brought is buffered and judged together with the next attempt.
 - Retries stand at the head of the next `ask`; a request is never split.
+- A problem stream with an `observe(group, version)` method hears of every chain that ends (choosers learn from it), and
+  one with `metrics()` adds to the allocator's.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal, NamedTuple, TypeGuard
 
 from gumption.allocation.chain import NEVER, TOLERANCE, Chain, chains_from_state, chains_state
@@ -74,7 +78,7 @@ class ChainAllocator(ABC):
 
     Args:
         stream: Where problems come from.
-        group_size: Rollouts per request.
+        group_size: Rollouts per request (of the first, where requests differ).
         max_age: Rollouts older than this many policy versions are not trained on; −1 keeps all.
         max_score: Reward at which a rollout is a success.
         filter_on: The reward that rules look at: the task's own, or the total with length shaping.
@@ -117,6 +121,7 @@ class ChainAllocator(ABC):
         self._chains: dict[ChainId, Chain] = {}
         self._retries: deque[Chain] = deque()
         self._tally = Tally()
+        self._observe: Callable[[Group, int], None] | None = getattr(stream, "observe", None)
         self._everyone = tuple(range(group_size))  # shared by all buffered attempts whose members are all kept
 
     # -- the rule
@@ -124,6 +129,18 @@ class ChainAllocator(ABC):
     @abstractmethod
     def _judge(self, chain: Chain, told: Told) -> Decision:
         """Decide about one attempt. The counts of `chain` include it, its best and its buffers do not."""
+
+    def _size(self, chain: Chain) -> int:
+        """Rollouts of this chain's next request."""
+        return self.group_size
+
+    def _train_on(self, chain: Chain, members: Sequence[Member], finals: list[Final]) -> Sequence[Member]:
+        """The members of an accepted group. A rule that leaves some out puts their fates into `finals`."""
+        return members
+
+    def _exhausted(self, chain: Chain, told: Told, reason: str) -> Decision:
+        """The chain may not be asked again, and its last attempt cannot be judged. `told` has what is fresh of it."""
+        return Decision("give_up", reason)
 
     def _may_resample(self, chain: Chain) -> bool:
         """May this chain be asked again without a coin?"""
@@ -138,12 +155,13 @@ class ChainAllocator(ABC):
     def ask(self, capacity: int) -> list[Request]:
         """Requests worth at least `capacity` rollouts (retries first), or fewer where the problems run out."""
         requests: list[Request] = []
-        wanted = math.ceil(capacity / self.group_size)
-        while len(requests) < wanted and self._retries:
+        while capacity > 0 and self._retries:
             chain = self._retries.popleft()
             chain.waiting = True
-            requests.append(Request(chain.problem, self.group_size, chain.id.visit, chain.attempts))
-        while len(requests) < wanted:
+            n = self._size(chain)
+            requests.append(Request(chain.problem, n, chain.id.visit, chain.attempts))
+            capacity -= n
+        while capacity > 0:
             drawn = self.stream.next()
             if drawn is None:
                 break
@@ -151,8 +169,10 @@ class ChainAllocator(ABC):
             chain_id = ChainId(problem.id, visit)
             if chain_id in self._chains:
                 raise ValueError(f"the problem stream gave {chain_id} twice: count the visit up with every pass")
-            self._chains[chain_id] = Chain(chain_id, problem)
-            requests.append(Request(problem, self.group_size, visit, 0))
+            self._chains[chain_id] = chain = Chain(chain_id, problem)
+            n = self._size(chain)
+            requests.append(Request(problem, n, visit, 0))
+            capacity -= n
         return requests
 
     def tell(self, attempt: Attempt, version: int, fresh: bool = True) -> Verdict:
@@ -186,14 +206,17 @@ class ChainAllocator(ABC):
             if chain.unjudged:
                 told, values = self._pool(chain, told)
             chain.resamples = 0
+            chain.rounds += 1
             decision = self._judge(chain, told)
         else:
             decision = self._unjudged(chain, told)
-        members = Members((*chain.judged, *chain.unjudged, told.picked))
+        members: Sequence[Member] = Members((*chain.judged, *chain.unjudged, told.picked))
+        kind, reason, counts, fate = decision
+        if kind == "accept":
+            members = self._train_on(chain, members, finals)
         group = Group(
             chain.id, chain.problem, members, chain.count, chain.reward_sum, chain.successes, chain.attempts, values
         )
-        kind, reason, counts, fate = decision
         self._tally.verdict(kind, fate, chain.attempts)
         if kind == "retry":
             self._requeue(chain, told)
@@ -201,6 +224,8 @@ class ChainAllocator(ABC):
             del self._chains[chain.id]
             if kind != "accept":
                 finals += [Final(m, fate, reason) for m in members]
+            if self._observe is not None:
+                self._observe(group, version)
         return Verdict(kind, reason, group, kind == "accept", counts, tuple(finals))
 
     def drain(self) -> list[Final]:
@@ -297,7 +322,7 @@ class ChainAllocator(ABC):
         if self._may_resample(chain):
             chain.resamples += 1
             return Decision("retry", reason)
-        return Decision("give_up", reason)
+        return self._exhausted(chain, told, reason)
 
     def _requeue(self, chain: Chain, told: Told) -> None:
         """Buffer the attempt, and put the chain where the next `ask` looks first."""
@@ -323,7 +348,9 @@ class ChainAllocator(ABC):
 
     def metrics(self) -> dict[str, float]:
         """Counters since the start of the run, and shares and means since the last update (`Tally.metrics`)."""
-        return self._tally.metrics() | {"allocation/open_chains": float(len(self._chains))}
+        metrics = self._tally.metrics() | {"allocation/open_chains": float(len(self._chains))}
+        of_stream = getattr(self.stream, "metrics", None)
+        return metrics if of_stream is None else metrics | of_stream()
 
     def state_dict(self) -> StateTree:
         """Chains with their buffered attempts, retries in order, counters, and the problem stream."""

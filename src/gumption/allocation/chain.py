@@ -26,6 +26,7 @@ class Chain:
         count: Valued rollouts of all attempts told; `reward_sum` their rewards, `successes` those at the maximum.
         best: Best score of a judged attempt; `None` before the first.
         resamples: Attempts in a row that could not be judged.
+        rounds: Attempts that were judged.
         judged: Buffered rollouts of judged attempts, oldest first.
         unjudged: Buffered rollouts of attempts that could not be judged.
         oldest: Oldest policy version in the buffers (or an older one).
@@ -40,6 +41,7 @@ class Chain:
     successes: int = 0
     best: float | None = None
     resamples: int = 0
+    rounds: int = 0
     judged: list[Picked] = field(default_factory=list)
     unjudged: list[Picked] = field(default_factory=list)
     oldest: int = NEVER
@@ -51,7 +53,7 @@ class Chain:
         self.oldest = min(self.oldest, min(versions))
 
 
-_COLUMNS = ("attempts", "waiting", "count", "reward_sum", "successes", "resamples")
+_COLUMNS = ("attempts", "waiting", "count", "reward_sum", "successes", "resamples", "rounds")
 
 
 def chains_state(chains: Sequence[Chain]) -> StateTree:

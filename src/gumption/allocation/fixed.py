@@ -14,10 +14,12 @@ from gumption.allocation.chain import TOLERANCE, Chain
 from gumption.types import ProblemStream
 
 
-def _single(told: Told, top: float, *, counts: bool) -> Decision:
-    """Accept a group whose scores differ; else drop it, in a place of the batch if `counts`."""
+def single(told: Told, top: float, *, counts: bool, drop: bool = True) -> Decision:
+    """Accept a group whose scores differ; else drop it (if `drop`), in a place of the batch if `counts`."""
     if told.high - told.low > TOLERANCE:
         return Decision("accept", "mixed", counts=True)
+    if not drop:
+        return Decision("accept", "all_equal", counts=True)
     return Decision("drop", "zero_variance", counts=counts, fate="solved" if told.low >= top else "gave_up")
 
 
@@ -38,10 +40,7 @@ class Fixed(ChainAllocator):
         self.drop_zero_variance = drop_zero_variance
 
     def _judge(self, chain: Chain, told: Told) -> Decision:
-        decision = _single(told, self._top, counts=True)
-        if decision.kind == "drop" and not self.drop_zero_variance:
-            return Decision("accept", "all_equal", counts=True)
-        return decision
+        return single(told, self._top, counts=True, drop=self.drop_zero_variance)
 
 
 @final
@@ -70,7 +69,7 @@ class Dynamic(ChainAllocator):
         self.groups_per_update = groups_per_update
 
     def _judge(self, chain: Chain, told: Told) -> Decision:
-        return _single(told, self._top, counts=False)
+        return single(told, self._top, counts=False)
 
     def batch_ready(self, counted: int, told: int, groups_per_update: int) -> bool:
         """Yes, when the batch is full, or at the bound, if there is anything to train on."""

@@ -7,12 +7,16 @@ for again, where the published code loses the chain; rewards may be missing (see
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, final
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, TypeAlias, final
 
 from gumption import randomness
 from gumption.allocation.base import ChainAllocator, Decision, Told
 from gumption.allocation.chain import TOLERANCE, Chain
-from gumption.types import ProblemStream
+from gumption.types import ChainId, ProblemStream
+
+Coin: TypeAlias = Callable[[float, ChainId, int], bool]
+"""`coin(probability, chain_id, attempt)`: is this chain tried again after its attempt number `attempt` (from 0)?"""
 
 
 @final
@@ -29,6 +33,8 @@ class NeverGiveUp(ChainAllocator):
             differ or its best is not the chain's best (`different`).
         max_attempts: Attempts per visit at most; `None`: no cap.
         **shared: See `ChainAllocator`.
+
+    The attribute `coin` decides retries; another one may be put in its place, to follow both branches of each toss.
 
     Raises:
         ValueError: a parameter is out of range.
@@ -66,6 +72,7 @@ class NeverGiveUp(ChainAllocator):
         self.retry_probability = retry_probability
         self.accept_on = accept_on
         self.max_attempts = max_attempts
+        self.coin: Coin = self._hashed_coin
 
     def _judge(self, chain: Chain, told: Told) -> Decision:
         reason = self._accept(chain.best, told.low, told.high)
@@ -75,7 +82,7 @@ class NeverGiveUp(ChainAllocator):
             return Decision("drop", "solved", fate="solved")
         if self.max_attempts is not None and chain.attempts >= self.max_attempts:
             return Decision("give_up", "max_attempts")
-        if not self._coin(chain):
+        if self.retry_probability < 1 and not self.coin(self.retry_probability, chain.id, chain.attempts - 1):
             return Decision("give_up", "coin")
         return Decision("retry", "all_equal" if chain.best is None else f"not_{self.accept_on}")
 
@@ -90,12 +97,8 @@ class NeverGiveUp(ChainAllocator):
             return "different"
         return None
 
-    def _coin(self, chain: Chain) -> bool:
-        if self.retry_probability >= 1:
-            return True
-        problem_id, visit = chain.id
-        coin = randomness.uniform(self.seed, "coin", problem_id, visit, chain.attempts - 1)
-        return coin < self.retry_probability
+    def _hashed_coin(self, probability: float, chain_id: ChainId, attempt: int) -> bool:
+        return randomness.uniform(self.seed, "coin", *chain_id, attempt) < probability
 
     def _may_resample(self, chain: Chain) -> bool:
         capped = self.max_attempts is not None and chain.attempts >= self.max_attempts

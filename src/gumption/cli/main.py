@@ -14,8 +14,11 @@ import typer
 
 from gumption import __version__
 from gumption.cli.eval import eval_command
+from gumption.cli.explain import explain_command
+from gumption.cli.plan import plan_command
 from gumption.cli.problems import problems_app
 from gumption.cli.report import report_command
+from gumption.cli.simulate import simulate_command
 from gumption.cli.train import resume_command, train_command
 
 app = typer.Typer(
@@ -54,6 +57,9 @@ app.command("resume")(resume_command)
 app.command("eval")(eval_command)
 app.add_typer(problems_app, name="problems")
 app.command("report")(report_command)
+app.command("explain")(explain_command)
+app.command("simulate")(simulate_command)
+app.command("plan")(plan_command)
 
 
 def main() -> None:

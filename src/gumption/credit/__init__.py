@@ -25,21 +25,26 @@ def make_credit(config: RunConfig) -> Callable[[Sequence[Group]], list[Credit]]:
 
     Args:
         config: Its `credit` table, `allocation.rescale` and `allocation.max_age`, and `rewards.max_score` are used.
-            At `max_age = −1` nothing gets stale in a chain, so nothing is rescaled.
+            At `max_age = −1` nothing gets stale in a chain, so nothing is rescaled; nor is anything under rules other
+            than `never_give_up`, which leave members out on purpose.
 
     Raises:
         ValueError: a MaxRL advantage together with length penalties (rewards below 0).
 
+    With another `credit.objective` than "as_published" the stage is `gumption.planning.make_stages`.
+
     >>> make_credit(RunConfig())([])
     []
     """
+    assert config.credit.objective == "as_published", "exact objectives: gumption.planning.make_stages"
     name = config.advantage
     if (name == "max_rl" or config.credit.chain_max_rl) and config.rewards.overlong_buffer > 0:
         raise ValueError(
             f"rewards.overlong_buffer = {config.rewards.overlong_buffer} makes rewards negative, for which MaxRL is "
             "not defined: set it to 0 or take another credit.advantage"
         )
-    rescale = "none" if config.allocation.max_age == -1 else config.allocation.rescale
+    unscaled = config.allocation.max_age == -1 or config.allocation.rule != "never_give_up"
+    rescale = "none" if unscaled else config.allocation.rescale
 
     def credit(groups: Sequence[Group]) -> list[Credit]:
         return [

@@ -47,6 +47,12 @@ METRICS: tuple[Column, ...] = _metrics("""
     allocation/gave_up | chains | given up so far
     allocation/open_chains | chains | being tried now
     allocation/refills | batches | generation batches beyond the first (`dynamic`)
+    allocation/remembered | problems | with a success in memory (`until_success`)
+    allocation/replays | rollouts | remembered successes trained on once more, so far
+    choosers/skipped | problems | passed over by the choosers so far
+    choosers/retired | problems | never asked again (`no_positive_resampling`)
+    choosers/p_easy | | `greso`'s p for problems solved throughout
+    choosers/p_hard | | its p for problems failed throughout
     batch/version | updates | policy version that the batch was trained at
     batch/groups | groups | places in the batch
     batch/rollouts | rollouts | trained on

@@ -165,7 +165,7 @@ class Recorder:
             "parts": [] if reward is None else list(reward.parts),
             "finish": rollout.finish,
             "prompt_tokens": len(rollout.prompt_ids_T),
-            "completion_tokens": len(rollout.completion_ids_T),
+            "completion_tokens": 0 if member.attempt.replay else len(rollout.completion_ids_T),
             "trained_tokens": 0,
             "flops_prefill": rollout.flops_prefill,
             "flops_decode": rollout.flops_decode,
@@ -175,6 +175,7 @@ class Recorder:
             "leverage": None,
             "weight": None,
             "update": None,
+            "replay": member.attempt.replay,
             "text": rollout.text,
             "wall": self.clock(),
         }

@@ -92,6 +92,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         weight float64?         |           | the selector's weight; null unless selected
         importance_ratio float64? |         | mean over its tokens of π/μ at the update; null unless trained
         update int32?           | updates   | version its batch was made at (the step's is one more)
+        replay bool?            |           | an earlier rollout, trained on once more: no generation in this row
         text string?            |           | completion text, by the text policy
         wall float64            | s         | seconds since the run began, when the fate was settled
     """),

@@ -9,7 +9,7 @@
     scripted                     known pass rates, for the scripted engine   scripted.py
     a path                       jsonl, json, parquet, optionally .gz        files.py
 
-`load_problems` reads a source or several, `make_stream` orders them.
+`load_problems` reads a source or several, `make_stream` orders them; `choosers/` pass some of them over.
 """
 
 from __future__ import annotations

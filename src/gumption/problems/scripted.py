@@ -3,11 +3,13 @@
 source = "scripted"                       the mixture below
 source = "scripted:beta(0.3, 1.2)"        pass rates drawn from a Beta distribution
 source = "scripted:0.01, 0.1, 0.5"        exactly these, one problem each (or in turn, with `problems.size`)
+source = "scripted:before.parquet"        rates like those of a pass-rate profile (a file or a run folder)
 """
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 
@@ -33,7 +35,7 @@ def load(config: ProblemsConfig, *, argument: str, seed: int, held_out: bool) ->
 
     Args:
         config: `size`: how many (default 512, or as many as pass rates are listed).
-        argument: "", "mixture", "beta(a, b)" or a comma-separated list of pass rates.
+        argument: "", "mixture", "beta(a, b)", a comma-separated list of pass rates, or the path of a profile.
         seed: Draws the pass rates.
         held_out: Another draw from the same distribution.
 
@@ -47,10 +49,32 @@ def load(config: ProblemsConfig, *, argument: str, seed: int, held_out: bool) ->
     [{'pass_rate': 0.25}, {'pass_rate': 1.0}]
     """
     rng = randomness.generator(seed, "scripted_problems", "held_out" if held_out else "train")
-    rates_P = _pass_rates(argument.strip(), config.size, rng)
+    argument = argument.strip()
+    if argument.endswith((".parquet", ".jsonl", ".json")) or ("," not in argument and Path(argument or "?").is_dir()):
+        return [] if held_out else _of_profile(argument, config.size, seed)
+    rates_P = _pass_rates(argument, config.size, rng)
     name = "held-out problem" if held_out else "problem"
     rows = [{"prompt": f"scripted {name} {i}", "answer": {"pass_rate": p}} for i, p in enumerate(rates_P.tolist())]
     return [Problem.from_row(row, verifier="scripted") for row in rows]
+
+
+def _of_profile(path: str, size: int | None, seed: int) -> list[Problem]:
+    """Problems with the ids of a profile, rates drawn given its counts, and the counts in `meta`."""
+    from gumption.ledger.pass_rates import draw_rates, read_profile
+
+    profile = read_profile(path)
+    rates_P = draw_rates(profile, seed)
+    chosen_P = randomness.generator(seed, "scripted_problems", "profile").permutation(len(rates_P))[:size]
+    return [
+        Problem(
+            profile.ids[i],
+            f"scripted problem {profile.ids[i]}",
+            {"pass_rate": float(rates_P[i])},
+            "scripted",
+            {"n": int(profile.n_P[i]), "successes": int(profile.successes_P[i])},
+        )
+        for i in chosen_P.tolist()
+    ]
 
 
 def _pass_rates(argument: str, size: int | None, rng: np.random.Generator) -> FloatArray:

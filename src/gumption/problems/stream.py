@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gumption.problems.choosers import choose
 from gumption.problems.mixture import check_weights, next_source
 from gumption.problems.sets import ProblemSet
 from gumption.randomness import key, uniforms
-from gumption.types import IntArray, Problem, StateTree
+from gumption.types import IntArray, Problem, ProblemStream, StateTree
 
 if TYPE_CHECKING:
     from gumption.config import ProblemsConfig
@@ -64,6 +65,11 @@ class Stream:
         self._by_id = {p.id: p for section in self.sections for p in section}
         if len(self._by_id) != sum(map(len, self.sections)):
             raise ValueError("two problems have the same id: combine sources with gumption.problems.combine")
+
+    @property
+    def size(self) -> int:
+        """Number of problems."""
+        return len(self._by_id)
 
     def next(self) -> tuple[Problem, int] | None:
         """The next problem and its visit number, or `None` when the stream has ended."""
@@ -126,16 +132,18 @@ class Stream:
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def make_stream(problems: ProblemSet | Sequence[Problem], config: ProblemsConfig, seed: int) -> Stream:
-    """The stream that a configuration asks for.
+def make_stream(problems: ProblemSet | Sequence[Problem], config: ProblemsConfig, seed: int) -> ProblemStream:
+    """The stream that a configuration asks for, with its choosers around it.
 
     Args:
         problems: What `load_problems` returned, or any problems with distinct ids.
-        config: `order`, `epochs`, `weights`.
+        config: `order`, `epochs`, `weights`, `choosers`, `chooser_options`.
         seed: The run's seed.
 
     Raises:
-        ValueError: no problems, or weights that do not fit.
+        ValueError: no problems, weights that do not fit, or a chooser's option is unknown or out of range.
     """
     sections = problems.sections if isinstance(problems, ProblemSet) else [tuple(problems)]
-    return Stream(sections, weights=config.weights, shuffle=config.order == "shuffle", epochs=config.epochs, seed=seed)
+    shuffle = config.order == "shuffle"
+    stream = Stream(sections, weights=config.weights, shuffle=shuffle, epochs=config.epochs, seed=seed)
+    return choose(stream, config.choosers, config.chooser_options, seed=seed)

@@ -36,7 +36,7 @@ VERIFIERS: dict[str, str] = {
 }
 """Name → `module:class`."""
 
-TRUSTED = frozenset({"exact", "skill_chain", "manufactoria", "scripted"})
+TRUSTED = frozenset({"exact", "skill_chain", "scripted"})
 """Score in the trainer's own process: a few microseconds, bounded for any text."""
 
 _STATUSES = frozenset(get_args(RewardStatus))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gumption.types import Credit, Group, Selection, TrainBatch, TrainRow
+import numpy as np
+
+from gumption.types import Credit, Group, Member, Selection, TrainBatch, TrainRow
 
 
 def make_batch(
@@ -28,7 +30,13 @@ def make_batch(
             TrainRow(rollout, float(a), float(w), g % 2)
             for rollout, a, w in zip(kept, advantages_J, selection.weights_J, strict=True)
         ]
-        counted = [m.rollout for m in members] if count == "generated" else kept
-        sequences += len(counted)
-        tokens += sum(r.trained_tokens for r in counted)
+        sequences += len(members) if count == "generated" else len(kept)
+        tokens += sum(map(_loss_tokens, members)) if count == "generated" else sum(r.trained_tokens for r in kept)
     return TrainBatch(tuple(rows), version, sequences, tokens)
+
+
+def _loss_tokens(member: Member) -> int:
+    """Tokens of one member that carry loss (making the rollout's view would cost more)."""
+    attempt, i = member
+    first, end = int(attempt.offsets_G1[i]), int(attempt.offsets_G1[i + 1])
+    return end - first if attempt.loss_mask_T is None else int(np.count_nonzero(attempt.loss_mask_T[first:end]))

@@ -68,6 +68,11 @@ class ListStream:
         self.position = 0
         self._by_id = {p.id: p for p in self.problems}
 
+    @property
+    def size(self) -> int:
+        """Number of problems."""
+        return len(self.problems)
+
     def next(self) -> tuple[Problem, int] | None:
         """The next problem and its visit number, or `None` at the end."""
         if not self.problems:

@@ -102,8 +102,8 @@ class Conversation:
     # -- accounts
 
     def accepted(self) -> list[Key]:
-        """Every member of every accepted group."""
-        return [key(m) for v in self.verdicts if v.train for m in v.group.members]
+        """Every member of every accepted group, but for replays: those were accepted before."""
+        return [key(m) for v in self.verdicts if v.train for m in v.group.members if not m.attempt.replay]
 
     def finals(self) -> list[Key]:
         """Every rollout whose fate was settled by a verdict or by the drain."""

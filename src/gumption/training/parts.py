@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from gumption.allocation import make_allocator
+from gumption.budget import Budget
 from gumption.config import RunConfig
-from gumption.credit import make_credit
 from gumption.ledger.recorder import Recorder, Sink
 from gumption.pipeline import Pipeline
+from gumption.planning import make_stages
 from gumption.problems import load_problems, make_stream
 from gumption.rewards import Scorer
-from gumption.selection import make_selector
-from gumption.training.budget import Budget
-from gumption.types import Allocator, Engine, Problem
+from gumption.types import Allocator, Engine, Problem, ProblemStream
 
 
 @dataclass
@@ -25,6 +24,7 @@ class Parts:
 
     config: RunConfig
     pipeline: Pipeline
+    stream: ProblemStream
     allocator: Allocator
     engine: Engine
     trainer: Any  # a Trainer that can be saved
@@ -38,6 +38,16 @@ class Parts:
     make_eval_engine: Callable[[], Engine]
     export: Callable[[Path], object]
     _eval_engine: Engine | None = None
+
+    @property
+    def stream_ended(self) -> str | None:
+        """Why the choosers let no problem through any more, where that is so."""
+        stream: Any = self.stream
+        while stream is not None:
+            if getattr(stream, "ended", None):
+                return str(stream.ended)
+            stream = getattr(stream, "inner", None)
+        return None
 
     def eval_engine(self) -> Engine:
         """The engine for evaluation, with the trainer's newest weights."""
@@ -62,20 +72,22 @@ def build_parts(config: RunConfig, sink: Sink, *, wall_used: float = 0.0) -> Par
     """
     train = load_problems(config.problems, seed=config.seed)
     held_out = load_problems(config.problems, seed=config.seed, held_out=True)
-    budget = Budget(config.budget, config.allocation.group_size, wall_used)
-    allocator = make_allocator(config, make_stream(train, config.problems, config.seed), config.seed)
+    budget = Budget(config.budget, max(config.allocation.sizes), wall_used)
+    stream = make_stream(train, config.problems, config.seed)
+    allocator = make_allocator(config, stream, config.seed)
     made = make_engines(config, budget)
     engine, trainer = made.engine, made.trainer
     scorer = Scorer(config.rewards, max_tokens=config.rollouts.max_tokens)
     recorder = Recorder(sink, engine, lambda: budget.wall, max_score=config.rewards.max_score)
     budget.attach(engine, recorder)
+    credit, selector = make_stages(config)
     pipeline = Pipeline(
         config=config,
         allocator=allocator,
         engine=engine,
         scorer=scorer,
-        credit=make_credit(config),
-        selector=make_selector(config),
+        credit=credit,
+        selector=selector,
         trainer=trainer,
         recorder=recorder,
         allows=budget.allows_update,
@@ -84,6 +96,7 @@ def build_parts(config: RunConfig, sink: Sink, *, wall_used: float = 0.0) -> Par
     return Parts(
         config=config,
         pipeline=pipeline,
+        stream=stream,
         allocator=allocator,
         engine=engine,
         trainer=trainer,

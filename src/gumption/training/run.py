@@ -214,7 +214,11 @@ class Run:
                 return budget.reached(p.trainer.version) or ("tokens" if self._tokens_spent() else "flops")
             if pipeline.ended and not updates:
                 left = self.config.budget.rollouts
-                return "rollouts" if left is not None and budget.may_ask(1 << 30) <= 0 else "problems"
+                if left is not None and budget.may_ask(1 << 30) <= 0:
+                    return "rollouts"
+                if p.stream_ended is not None:
+                    self.observer.message(f"no more problems: {p.stream_ended}")
+                return "problems"
             if self._starved(moved=pipeline.submitted > before):
                 return "nothing_to_learn"
 
@@ -242,9 +246,8 @@ class Run:
         """Every problem was tried twice over, and more, since the last update, and no group was worth training on."""
         if not moved:
             return False
-        alloc = self.config.allocation
-        attempts = alloc.max_attempts if alloc.rule == "never_give_up" and alloc.max_attempts else 1
-        enough = 2 * len(self.parts.train_set) * alloc.group_size * attempts + 4 * self.config.rollouts.in_flight
+        visit = sum(self.config.allocation.sizes)
+        enough = 2 * len(self.parts.train_set) * visit + 4 * self.config.rollouts.in_flight
         return self.parts.pipeline.submitted - self.idle_since > enough
 
     def _tokens_spent(self) -> bool:

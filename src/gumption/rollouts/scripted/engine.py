@@ -6,6 +6,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from gumption.rollouts.scripted.policy import (
     shifts_from_state,
     shifts_state,
 )
-from gumption.types import Attempt, ChainId, Finish, IntArray, Problem, Request, StateTree
+from gumption.types import Attempt, ChainId, Finish, FloatArray, IntArray, Problem, Request, StateTree
 
 
 class ScriptedEngine:
@@ -61,6 +62,7 @@ class ScriptedEngine:
         self._shifts: Shifts = {}
         self._queue: deque[tuple[int, Shifts]] = deque()  # newer weights, held back by the lag
         self._step = 0
+        self._alarm = 0  # step at which polls stop, if it is ahead
         self._sequence = 0
         self._jobs: dict[int, Job] = {}
         self._waiting: deque[int] = deque()  # jobs with members that have no slot yet, first come first served
@@ -95,6 +97,10 @@ class ScriptedEngine:
         """Virtual seconds."""
         return self._step / self.options.tokens_per_second
 
+    def wait_until(self, seconds: float) -> None:
+        """Let polls stop at this time of the virtual clock; with nothing in flight, go there at once."""
+        self._alarm = math.ceil(seconds * self.options.tokens_per_second - 1e-9)
+
     def submit(self, request: Request) -> None:
         """Queue a request."""
         self._jobs[self._sequence] = self._draw(request)
@@ -107,13 +113,18 @@ class ScriptedEngine:
         """Advance by `decode_steps`; by a multiple of it, if no rollout ends before (nothing could happen between)."""
         self.exhausted = False
         done: list[Attempt] = []
-        if not self._start_waiting() or not self._ends:
+        if self._waiting and not self._start_waiting():
+            return done
+        if not self._ends:
+            self._step = max(self._step, self._alarm)
             return done
         polls = -(-(self._ends[0][0] - self._step) // self.decode_steps)
         target = self._step + max(1, polls) * self.decode_steps
+        if self._alarm > self._step:
+            target = min(target, self._alarm)
         while self._advance(min(target, self._ends[0][0]) - self._step):
             self._collect(done)
-            if self._step >= target or not self._start_waiting() or not self._ends:
+            if self._step >= target or (self._waiting and not self._start_waiting()) or not self._ends:
                 break
         return done
 
@@ -177,21 +188,30 @@ class ScriptedEngine:
         problem = request.problem
         key = randomness.key(self.seed, self.stage, problem.id, request.visit, request.attempt)
         if n not in self._counters:
-            self._counters[n] = np.arange(4 * n)
+            self._counters[n] = np.arange(4 * n, dtype=np.uint64)
         u_G4 = randomness.uniforms(np.array([key], np.uint64), self._counters[n]).reshape(n, 4)
-        mean = float(given(problem).get("mean_length", o.mean_length or max(1.0, self.max_tokens / 2)))
-        if o.length_cv:
-            # lognormal with this mean and coefficient of variation; the normal by Box–Muller
-            variance = math.log1p(o.length_cv**2)
-            normal_G = np.sqrt(-2 * np.log1p(-u_G4[:, 1])) * np.cos(2 * np.pi * u_G4[:, 2])
-            drawn = np.exp(math.log(mean) - variance / 2 + math.sqrt(variance) * normal_G)
-            lengths = np.maximum(1, np.rint(drawn)).astype(np.int64).tolist()
-        else:
-            lengths = [max(1, round(mean))] * n
+        lengths = self._lengths(given(problem).get("mean_length", o.mean_length), u_G4)
         finishes: list[Finish] = ["stop" if length <= self.max_tokens else "length" for length in lengths]
         if o.error_rate:
             finishes = ["error" if u < o.error_rate else f for u, f in zip(u_G4[:, 3].tolist(), finishes, strict=True)]
         return Job.new(request, [min(x, self.max_tokens) for x in lengths], finishes, u_G4[:, 0].tolist())
+
+    def _lengths(self, mean: float | None, u_G4: FloatArray) -> list[int]:
+        """Completion lengths before the cut at `max_tokens`."""
+        o = self.options
+        if o.length_quantiles:
+            at_Q, quantiles_Q = np.linspace(0, 1, len(o.length_quantiles)), np.array(o.length_quantiles)
+            scale = 1.0 if mean is None else mean / float((quantiles_Q[1:] + quantiles_Q[:-1]).mean() / 2)
+            drawn = scale * np.interp(u_G4[:, 1], at_Q, quantiles_Q)
+        else:
+            mean = max(1.0, self.max_tokens / 2) if mean is None else float(mean)
+            if not o.length_cv:
+                return [max(1, round(mean))] * len(u_G4)
+            # lognormal with this mean and coefficient of variation; the normal by Box–Muller
+            variance = math.log1p(o.length_cv**2)
+            normal_G = np.sqrt(-2 * variance * np.log1p(-u_G4[:, 1])) * np.cos(2 * np.pi * u_G4[:, 2])
+            drawn = np.exp(normal_G + (math.log(mean) - variance / 2))
+        return [max(1, round(x)) for x in drawn.tolist()]
 
     # -- the clock
 
@@ -219,11 +239,12 @@ class ScriptedEngine:
                 job.prefilled = True
             first, end = job.next, min(job.request.n, job.next + free)
             rate = pass_rate(job.request.problem, self._shifts, self.options.pass_rate)
+            step, count = self._step, end - first
+            job.started[first:end], job.version_start[first:end] = [step] * count, [self.version] * count
             for i in range(first, end):
                 finish = job.finishes[i]
                 job.texts[i] = "" if finish == "error" else "1" if finish == "stop" and job.luck[i] < rate else "0"
-                job.started[i], job.version_start[i] = self._step, self.version
-                heapq.heappush(self._ends, (self._step + job.lengths[i], sequence, i))
+                heapq.heappush(self._ends, (step + job.lengths[i], sequence, i))
             job.next = end
             self._starting += end - first
             free -= end - first
@@ -259,13 +280,15 @@ class ScriptedEngine:
 
     def _collect(self, done: list[Attempt]) -> None:
         """Free the slots of rollouts that end at this step; attempts that are complete join `done`."""
-        while self._ends and self._ends[0][0] <= self._step:
-            _, sequence, i = heapq.heappop(self._ends)
+        ends, step, version = self._ends, self._step, self.version
+        while ends and ends[0][0] <= step:
+            _, sequence, i = heapq.heappop(ends)
             job = self._jobs[sequence]
-            job.done[i], job.version_end[i] = True, self.version
+            job.done[i], job.version_end[i] = True, version
             job.unfinished -= 1
             self._unfinished -= 1
-            self._count(job.lengths[i], -1)
+            self._decoding -= 1
+            self._positions -= self.options.prompt_tokens + job.lengths[i] - 1
             if not job.unfinished:
                 del self._jobs[sequence]
                 self._in_flight -= job.request.n
@@ -293,9 +316,8 @@ class ScriptedEngine:
 
     def _attempt(self, job: Job, lengths: list[int]) -> Attempt:
         n, prompt = job.request.n, self.options.prompt_tokens
-        offsets_G1 = np.zeros(n + 1, np.int64)
-        np.cumsum(lengths, out=offsets_G1[1:])
-        total = int(offsets_G1[-1])
+        offsets = [0, *accumulate(lengths)]
+        total = offsets[-1]
         if total > len(self._ids):  # token ids say nothing here: all attempts share one read-only block of zeros
             self._ids, self._logprobs = np.zeros(2 * total, np.int32), np.zeros(2 * total, np.float32)
             self._ids.flags.writeable = self._logprobs.flags.writeable = False
@@ -310,7 +332,7 @@ class ScriptedEngine:
             prompt_ids_T=self._prompt_ids,
             completion_ids_T=self._ids[:total],
             logprobs_T=self._logprobs[:total],
-            offsets_G1=offsets_G1,
+            offsets_G1=np.array(offsets, np.int64),
             version_start_G=np.array(job.version_start, np.int32),
             version_end_G=np.array(job.version_end, np.int32),
             finish_G=tuple(job.finishes),

@@ -35,6 +35,8 @@ class ScriptedOptions(BaseModel):
     """Mean completion tokens (problems may have their own, `answer["mean_length"]`); default: half of `max_tokens`."""
     length_cv: float = Field(0.0, ge=0)
     """Coefficient of variation of lengths: 0 is fixed, above 0 lognormal. What passes `max_tokens` is cut and fails."""
+    length_quantiles: tuple[float, ...] = ()
+    """An empirical distribution instead: lengths at evenly spaced probabilities from 0 to 1. A mean rescales it."""
     prompt_tokens: int = Field(16, ge=1)
     tokens_per_second: float = Field(50.0, gt=0)
     """Of one slot, on the virtual clock."""
@@ -107,6 +109,7 @@ class ScriptedTrainer:
         self._scorings = int(t.kl_coef > 0) + int(t.passes * t.minibatches > 1)
         self._version = 0
         self._shifts: dict[str, float] = {}
+        self._costs: dict[int, tuple[int, int]] = {}  # scoring and training FLOPs by sequence length
 
     @property
     def version(self) -> int:
@@ -120,9 +123,12 @@ class ScriptedTrainer:
     def update(self, batch: TrainBatch) -> UpdateResult:
         """One step of gradient ascent on the scripted policy."""
         gradient: dict[str, float] = {}
+        rates: dict[str, float] = {}
         for row in batch.rows_B:
             problem = row.rollout.request.problem
-            p = pass_rate(problem, self._shifts, self.options.pass_rate)
+            p = rates.get(problem.id, -1.0)
+            if p < 0:
+                p = rates[problem.id] = pass_rate(problem, self._shifts, self.options.pass_rate)
             slope = 1 - p if row.rollout.text == "1" else -p
             gradient[problem.id] = gradient.get(problem.id, 0.0) + row.weight * row.advantage * slope
         n = max(1, batch.count_sequences)
@@ -150,8 +156,10 @@ class ScriptedTrainer:
 
     def _cost(self, rollout: Rollout) -> tuple[int, int]:
         tokens = len(rollout.prompt_ids_T) + len(rollout.completion_ids_T)
-        score = self._scorings * forward_flops(self.shape, tokens) if self._scorings else 0
-        return score, self._passes * train_flops(self.shape, tokens)
+        if tokens not in self._costs:
+            score = self._scorings * forward_flops(self.shape, tokens) if self._scorings else 0
+            self._costs[tokens] = score, self._passes * train_flops(self.shape, tokens)
+        return self._costs[tokens]
 
 
 def shifts_state(shifts: Shifts) -> StateTree:

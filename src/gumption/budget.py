@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from gumption.config import BudgetConfig
 from gumption.ledger.recorder import Recorder
@@ -14,13 +15,21 @@ class Budget:
 
     Args:
         config: The limits.
-        group_size: Requests have this many rollouts; the rollout limit is kept in whole requests.
+        largest_request: No request has more rollouts; the rollout limit is kept in whole requests.
         wall_used: Seconds of the loop before a resume.
+        clock: Seconds; the simulator passes its virtual clock.
     """
 
-    def __init__(self, config: BudgetConfig, group_size: int, wall_used: float = 0.0) -> None:
+    def __init__(
+        self,
+        config: BudgetConfig,
+        largest_request: int,
+        wall_used: float = 0.0,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self.config = config
-        self.group_size = group_size
+        self.largest_request = largest_request
+        self.clock = clock
         self.submitted = 0
         self._wall_used = wall_used
         self._start: float | None = None
@@ -33,7 +42,7 @@ class Budget:
 
     def start(self) -> None:
         """Training begins, or goes on: the clock runs."""
-        self._start = time.perf_counter()
+        self._start = self.clock()
 
     def stop(self) -> bool:
         """The clock stands still (evaluation is outside the budget). Returns whether it was running."""
@@ -44,7 +53,7 @@ class Budget:
     @property
     def wall(self) -> float:
         """Seconds of training, earlier sessions included."""
-        return self._wall_used + (0.0 if self._start is None else time.perf_counter() - self._start)
+        return self._wall_used + (0.0 if self._start is None else self.clock() - self._start)
 
     def allows_decode(self, flops: int, tokens: int) -> bool:
         """May the engine take a step of this cost?"""
@@ -66,11 +75,10 @@ class Budget:
         return self._recorder.flops_total + flops <= self.config.flops
 
     def may_ask(self, capacity: int) -> int:
-        """The part of `capacity` that the rollout limit leaves, in whole requests."""
+        """The part of `capacity` that the limit leaves, given that the last request may overshoot it by all but one."""
         if self.config.rollouts is None:
             return capacity
-        left = (self.config.rollouts - self.submitted) // self.group_size * self.group_size
-        return min(capacity, left)
+        return min(capacity, self.config.rollouts - self.submitted - self.largest_request + 1)
 
     def reached(self, version: int) -> str | None:
         """Which limit is reached, or `None`."""
