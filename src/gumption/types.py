@@ -585,14 +585,6 @@ class UpdateResult:
         return not self.skipped and (self.applied_B is None or self.applied_B[row])
 
 
-class UpdateFailed(RuntimeError):
-    """A trainer cannot go on. `result` is what its last update did and cost, so that it can be booked."""
-
-    def __init__(self, message: str, result: UpdateResult) -> None:
-        super().__init__(message)
-        self.result = result
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # What users may supply
 
@@ -739,7 +731,7 @@ class Trainer(Protocol):
         ...
 
     def update(self, batch: TrainBatch) -> UpdateResult:
-        """One optimizer step (or `passes × minibatches` of them, one version). `UpdateFailed`: it cannot go on."""
+        """One optimizer step (or `passes × minibatches` of them, one version)."""
         ...
 
     def weights(self) -> Any:

@@ -90,6 +90,12 @@ RULES = {
     "pilot_commit": {"allocation": {"rule": "pilot_commit", "pilot_size": 4, "commit_size": 8}},
     "screen": {"allocation": {"rule": "screen"}},
     "until_success": {"allocation": {"rule": "until_success"}},
+    "pods": {"allocation": {"rule": "fixed", "group_size": 16}, "selection": {"rule": "pods", "keep": 4}},
+    "cppo": {"selection": {"rule": "cppo"}},
+    "cost_aware": {"selection": {"rule": "cost_aware", "keep": 2, "scope": "batch"}},
+    "top": {"selection": {"rule": "top", "keep": 2}},
+    "batch_std": {"allocation": {"rule": "fixed"}, "credit": {"advantage": "batch_std"}},
+    "tracked": {"allocation": {"rule": "never_give_up"}, "credit": {"advantage": "tracked"}},
     "choosers": {
         "problems": {"source": "scripted", "choosers": ["greso", "mopps", "difficulty_pools"]},
         "allocation": {"rule": "never_give_up", "max_attempts": 2},

@@ -8,6 +8,7 @@ bits.py        how much its reward can teach
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -20,12 +21,15 @@ from gumption.types import Credit, FloatArray, Group
 __all__ = ["bits", "group_credit", "leverage", "make_credit"]
 
 
-def make_credit(config: RunConfig) -> Callable[[Sequence[Group]], list[Credit]]:
+def make_credit(
+    config: RunConfig, value: Callable[[str], float] | None = None
+) -> Callable[[Sequence[Group]], list[Credit]]:
     """The credit stage of a run: groups of a batch in, one `Credit` each out.
 
     Args:
         config: Its `credit` table, `allocation.rescale` and `allocation.max_age`, and `rewards.max_score` are used.
             At `max_age = −1` nothing gets stale in a chain, so nothing is rescaled; nor is anything under rules other
+        value: For `tracked`: expected reward of a problem, by its id; default ½ for all.
             than `never_give_up`, which leave members out on purpose.
 
     Raises:
@@ -47,16 +51,21 @@ def make_credit(config: RunConfig) -> Callable[[Sequence[Group]], list[Credit]]:
     rescale = "none" if unscaled else config.allocation.rescale
 
     def credit(groups: Sequence[Group]) -> list[Credit]:
-        return [
+        credits = [
             group_credit(
                 group,
-                advantage=name,
+                advantage="centered" if name == "batch_std" else name,
                 rescale=rescale,
                 chain_max_rl=config.credit.chain_max_rl,
                 max_score=config.rewards.max_score,
+                value=(0.5 if value is None else value(group.problem.id)) if name == "tracked" else None,
             )
             for group in groups
         ]
+        if name == "batch_std":
+            scaled = advantages.batch_std([group.rewards_G for group in groups])
+            credits = [replace(c, advantages_G=a_G) for c, a_G in zip(credits, scaled, strict=True)]
+        return credits
 
     return credit
 
@@ -68,6 +77,7 @@ def group_credit(
     rescale: str = "anchor_pos",
     chain_max_rl: bool = False,
     max_score: float = 1.0,
+    value: float | None = None,
 ) -> Credit:
     """Advantages, leverage and bits of one group.
 
@@ -81,6 +91,7 @@ def group_credit(
         rescale: For `chain`: `anchor_pos`, `ratio`, `count_ratio` or `none`.
         chain_max_rl: Divide `chain` by the accepted attempt's mean reward.
         max_score: Reward of a success.
+        value: For `tracked`: the problem's expected reward, from before these rollouts.
 
     Returns:
         Credit; `p_hat` is the success rate, for graded rewards the mean reward. It and `bits` are 0 where nothing was
@@ -109,6 +120,8 @@ def group_credit(
             rescale=rescale,
             attempt_rate=(value_sum / valued if valued else 0.0) if chain_max_rl else None,
         )
+    elif advantage == "tracked" and value is not None:
+        advantages_G = advantages.tracked(rewards_G, value)
     elif advantage in advantages.GROUP_ADVANTAGES:
         advantages_G = advantages.GROUP_ADVANTAGES[advantage](rewards_G)
     else:

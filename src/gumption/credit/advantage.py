@@ -13,7 +13,7 @@ graded rewards is not the published −ΣA⁺/ΣA⁻.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -162,6 +162,62 @@ GROUP_ADVANTAGES: Final[dict[str, Callable[[npt.ArrayLike], FloatArray]]] = {
     "max_rl": max_rl,
 }
 """Advantages that need nothing but the group's rewards, by their name in `credit.advantage`."""
+
+
+def batch_std(rewards: Sequence[npt.ArrayLike], *, eps: float = 1e-6) -> list[FloatArray]:
+    """Centred by group, divided by the standard deviation of the whole batch's rewards.
+
+    A_i = (r_i − r̄_group)/(σ_batch + ε)
+
+    Source: TRL's `scale_rewards = "batch"`, after arXiv 2508.08221. One scalar for the batch, so problems keep their
+    relative weight (w(p) is that of `centered`), and a nearly solved group is not blown up. Departure: σ is the
+    population's.
+
+    Args:
+        rewards: Rewards of each group, any sizes.
+        eps: Added to the standard deviation.
+
+    Returns:
+        Advantages of each group; equal rewards and groups of one give 0.
+
+    Raises:
+        ValueError: a reward is NaN or infinite.
+
+    >>> [a.round(3).tolist() for a in batch_std([[1.0, 0.0], [1.0, 1.0]])]
+    [[1.155, -1.155], [0.0, 0.0]]
+    """
+    groups = [_finite(rewards_G) for rewards_G in rewards]
+    std = float(np.concatenate(groups).std()) if any(g.size for g in groups) else 0.0
+    return [centered(rewards_G) / (std + eps) for rewards_G in groups]
+
+
+def tracked(rewards_G: npt.ArrayLike, value: float) -> FloatArray:
+    """Reward minus what this problem was expected to bring before any of these rollouts.
+
+    A_i = r_i − v
+
+    Source: SPO, arXiv 2509.13232. As v does not know these rewards, it stays a fair baseline whatever decides when
+    sampling stops: E[Σ A·∇log π] = E[N]·∇p (Wald), also for groups of one and groups of equal rewards.
+
+    Args:
+        rewards_G: Rewards, shape (G,).
+        value: v, from a `gumption.allocation.tracker.RewardTracker`.
+
+    Returns:
+        Advantages; they need not sum to 0. Within float noise of v they are 0.
+
+    Raises:
+        ValueError: a reward or the value is NaN or infinite.
+
+    >>> tracked([1.0, 0.0], 0.25).tolist()
+    [0.75, -0.25]
+    """
+    rewards_G = _finite(rewards_G)
+    if not np.isfinite(value):
+        raise ValueError(f"value = {value} must be finite")
+    advantages_G = rewards_G - value
+    return np.where(np.abs(advantages_G) <= TOLERANCE, 0.0, advantages_G)
+
 
 RESCALES: Final = ("anchor_pos", "ratio", "count_ratio", "none")
 """How `chain` may rebalance a group whose stale failures are in the baseline only."""

@@ -33,9 +33,10 @@ METRICS: tuple[Column, ...] = _metrics("""
     clip_ratio/low_mean | fraction | trained tokens clipped at the lower bound
     clip_ratio/high_mean | fraction | trained tokens clipped at the upper bound
     clip_ratio/region_mean | fraction | trained tokens clipped at either bound
-    clip_ratio/tis | fraction | trained tokens whose importance weight was truncated
+    clip_ratio/tis | fraction | trained tokens whose importance weight was truncated or masked
     off_policy/mean | updates | mean age of the trained rollouts
     off_policy/max | updates | age of the oldest one
+    leverage/share | fraction | share ℓ in use (only with `selection.share = "auto"`)
     leverage/kept_share | fraction | leverage of the kept rollouts in that of all members
     leverage/kept_rollouts | fraction | kept rollouts of all members
     allocation/attempts_per_group | attempts | mean attempts of the accepted groups

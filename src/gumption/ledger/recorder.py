@@ -58,6 +58,7 @@ class Recorder:
         self.engine = engine
         self.max_score = max_score
         self.last_step: dict[str, float] = {}
+        self.extra: dict[str, float] = {}  # further metrics of the next step: what a controller has set
         self.clock = clock or (lambda: time.perf_counter() - start)
         self.rollouts: dict[str, int] = defaultdict(int)  # by fate
         self.flops_by_fate: dict[str, int] = defaultdict(int)
@@ -226,8 +227,11 @@ class Recorder:
         score, train = result.flops_score_B[row], result.flops_train_B[row]
         self.flops_score += score
         self.flops_train += train
-        extra: dict[str, Any] = {"weight": batch.rows_B[row].weight, "flops_score": score, "flops_train": train}
-        if result.skipped:
+        kept = batch.rows_B[row]
+        extra: dict[str, Any] = {
+            "advantage": kept.advantage, "weight": kept.weight, "flops_score": score, "flops_train": train
+        }  # fmt: skip
+        if not result.applied(row):
             return Final(member, "error", "update_skipped"), extra
         tokens, age = rollout.trained_tokens, batch.version - rollout.version_start
         self.tokens_trained += tokens
@@ -312,6 +316,7 @@ class Recorder:
             "batch/rollouts": w["trained"],
             "batch/tokens": w["trained_tokens"],
             **allocation,
+            **self.extra,
             **result.metrics,
             **self.totals(),
             **{f"time/{name}": s - self._seconds_before.get(name, 0.0) for name, s in self.seconds.items()},

@@ -202,7 +202,7 @@ def looks_at_batch(rule: Rule, endings: Sequence[Ending]) -> bool:
 
 def coefficients(credit: Credit, selection: Selection) -> FloatArray:
     """Weight times advantage of each kept member; a selector may bring advantages of its own."""
-    own_J = getattr(selection, "advantages_J", None)
+    own_J = selection.advantages_J
     advantages_J: FloatArray = credit.advantages_G[selection.indices_J] if own_J is None else own_J
     return selection.weights_J * advantages_J
 

@@ -21,7 +21,7 @@ What is beyond the derivation, and what happens there:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -50,13 +50,16 @@ EXPECTED_REWARD: Final = 1
 """Order of the objective as MaxRL(T)."""
 
 
-def make_stages(config: RunConfig, selector: Selector | None = None) -> tuple[CreditStage, Selector]:
+def make_stages(
+    config: RunConfig, selector: Selector | None = None, value: Callable[[str], float] | None = None
+) -> tuple[CreditStage, Selector]:
     """Credit and selection of a run, whatever `credit.objective` says.
 
     Args:
         config: The run. With `as_published` these are `make_credit(config)` and `make_selector(config)`.
         selector: Use this one instead, where something moves its share during the run: the coefficients are exact
             whatever it keeps, and of least noise for a share of ½.
+        value: Expected reward of a problem by its id, for `credit.advantage = "tracked"`; default ½ for all.
 
     Raises:
         ValueError: no exact solution exists for this combination; says why and what to change.
@@ -69,7 +72,7 @@ def make_stages(config: RunConfig, selector: Selector | None = None) -> tuple[Cr
     if selector is not None:
         rule = rule._replace(selector=selector)
     if config.credit.objective == "as_published":
-        return rule.credit, rule.selector
+        return rule.credit if value is None else make_credit(config, value), rule.selector
     stage = ExactStage(rule, solution_of(config))
     return stage.credit, stage
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gumption.allocation import make_allocator
+from gumption.allocation.tracker import RewardTracker
 from gumption.budget import Budget
 from gumption.config import RunConfig
 from gumption.ledger.recorder import Recorder, Sink
 from gumption.pipeline import Pipeline
 from gumption.planning import make_stages
+from gumption.planning.enumeration import CreditStage
 from gumption.problems import load_problems, make_stream
 from gumption.rewards import Scorer
-from gumption.types import Allocator, Engine, Problem, ProblemStream
+from gumption.training.share import AutoShare
+from gumption.types import Allocator, Credit, Engine, Group, Problem, ProblemStream
 
 
 @dataclass
@@ -31,6 +34,8 @@ class Parts:
     scorer: Scorer
     recorder: Recorder
     budget: Budget
+    tracker: RewardTracker
+    auto: AutoShare | None
     train_set: tuple[Problem, ...]
     held_out: tuple[Problem, ...]
     by_id: Mapping[str, Problem]
@@ -79,14 +84,20 @@ def build_parts(config: RunConfig, sink: Sink, *, wall_used: float = 0.0) -> Par
     engine, trainer = made.engine, made.trainer
     scorer = Scorer(config.rewards, max_tokens=config.rollouts.max_tokens)
     recorder = Recorder(sink, engine, lambda: budget.wall, max_score=config.rewards.max_score)
+    tracker = RewardTracker(config.credit.tracker_decay, config.credit.tracker_count)
+    auto = None
+    if config.selection.share == "auto" and config.selection.rule == "leverage":
+        auto = AutoShare(config.selection.share_low, config.selection.share_high)
     budget.attach(engine, recorder)
-    credit, selector = make_stages(config)
+    if auto is not None:
+        recorder.extra["leverage/share"] = auto.share
+    credit, selector = make_stages(config, auto, tracker.value)
     pipeline = Pipeline(
         config=config,
         allocator=allocator,
         engine=engine,
         scorer=scorer,
-        credit=credit,
+        credit=_watched(credit, tracker),
         selector=selector,
         trainer=trainer,
         recorder=recorder,
@@ -103,6 +114,8 @@ def build_parts(config: RunConfig, sink: Sink, *, wall_used: float = 0.0) -> Par
         scorer=scorer,
         recorder=recorder,
         budget=budget,
+        tracker=tracker,
+        auto=auto,
         train_set=train.problems,
         held_out=held_out.problems,
         by_id={p.id: p for p in (*train.problems, *held_out.problems)},
@@ -110,6 +123,18 @@ def build_parts(config: RunConfig, sink: Sink, *, wall_used: float = 0.0) -> Par
         make_eval_engine=made.make_eval_engine,
         export=made.export,
     )
+
+
+def _watched(credit: CreditStage, tracker: RewardTracker) -> CreditStage:
+    """Credit that lets the tracker see each group afterwards: a chain is credited once, when it has ended."""
+
+    def watched(groups: Sequence[Group]) -> list[Credit]:
+        credits = credit(groups)
+        for group in groups:
+            tracker.see(group)
+        return credits
+
+    return watched
 
 
 @dataclass

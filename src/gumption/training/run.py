@@ -226,6 +226,9 @@ class Run:
         p = self.parts
         self.idle_since = p.pipeline.submitted
         metrics, version = p.recorder.last_step, p.trainer.version
+        if p.auto is not None:
+            p.auto.observe(metrics)
+            p.recorder.extra["leverage/share"] = p.auto.share
         for tracker in self.trackers:
             tracker.log(version, metrics)
         self.observer.step(metrics, p.budget.fraction(version))
@@ -342,6 +345,8 @@ class Run:
             "engine": p.engine.state_dict(),
             "trainer": p.trainer.state_dict(),
             "recorder": p.recorder.state_dict(),
+            "tracker": p.tracker.state_dict(),
+            "auto": None if p.auto is None else p.auto.state_dict(),
             "ledger": self.writer.position(),
         }
         version = p.trainer.version
@@ -359,6 +364,10 @@ class Run:
         p.engine.update_weights(p.trainer.version, p.trainer.weights())
         p.engine.load_state_dict(state["engine"], p.by_id)
         p.recorder.load_state_dict(state["recorder"])
+        p.tracker.load_state_dict(state["tracker"])
+        if p.auto is not None and state["auto"] is not None:
+            p.auto.load_state_dict(state["auto"])
+            p.recorder.extra["leverage/share"] = p.auto.share
         p.recorder.flops_lost += self.writer.lost_flops
         p.recorder.rollouts_lost += self.writer.lost_rollouts
         p.pipeline.submitted = p.budget.submitted = state["submitted"]

@@ -138,6 +138,14 @@ class TorchTrainer:
             ]
         self._planned = None
         made = sum(step.made for step in steps)
+        applied_B = None
+        if made < len(steps):  # a row counts as trained on if its minibatch made a step in any pass
+            applied_B = [False] * len(batch.rows_B)
+            for k, micro in enumerate(plan.minibatches):
+                if any(step.made for step in steps[k :: len(plan.minibatches)]):
+                    for m in micro:
+                        for row in set(m.rows_N.tolist()):
+                            applied_B[row] = True
         counts = tally.counts(float(np.mean([s.loss for s in steps])), reference=self._c.kl_coef > 0)
         ages_B = [batch.version - row.rollout.version_start for row in batch.rows_B]
         metrics = {
@@ -157,6 +165,7 @@ class TorchTrainer:
             flops_train_B=plan.flops_train_B,
             skipped=made == 0,
             importance_ratio_B=counts.ratio_B,
+            applied_B=None if applied_B is None else tuple(applied_B),
         )
 
     # -- planning

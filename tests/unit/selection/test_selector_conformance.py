@@ -2,8 +2,10 @@
 
 import numpy as np
 
-from gumption.selection import All, Leverage
+from gumption.credit.advantage import grpo
+from gumption.selection import All, CostAware, Cppo, Leverage, Pods, Top
 from gumption.testing import SelectorTestCase
+from gumption.training.share import AutoShare
 
 
 class TestAll(SelectorTestCase):
@@ -28,3 +30,38 @@ class TestLeverageOne(SelectorTestCase):
             [g for g, _ in mixed], self.select(0, [g for g, _ in mixed], [c for _, c in mixed]), strict=True
         ):
             assert np.array_equal(selection.indices_J, np.arange(group.size))
+
+
+class TestPods(SelectorTestCase):
+    def make(self):
+        return Pods(4)
+
+
+class TestPodsRecomputed(SelectorTestCase):
+    def make(self):
+        return Pods(4, grpo)
+
+
+class TestCppo(SelectorTestCase):
+    def make(self):
+        return Cppo(0.5)
+
+
+class TestCostAwareGroup(SelectorTestCase):
+    def make(self):
+        return CostAware(4)
+
+
+class TestCostAwareBatch(SelectorTestCase):
+    def make(self):
+        return CostAware(4, "batch")
+
+
+class TestTop(SelectorTestCase):
+    def make(self):
+        return Top(4)
+
+
+class TestAutoShare(SelectorTestCase):
+    def make(self):
+        return AutoShare(0.2, 1.0)
