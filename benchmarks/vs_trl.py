@@ -6,11 +6,12 @@
     .venv-trl/bin/python benchmarks/vs_trl.py                       # every case → benchmarks/results/vs_trl.json
     .venv-trl/bin/python benchmarks/vs_trl.py --only tiny --rounds 5
 
-Both sides live in one process and alternate: TRL's `train()` runs, and after every fourth of its updates a callback
-runs four updates of gumption's pipeline. Groups of 8, every rollout trained on (allocator `fixed`, groups of equal
-rewards included, selection `all`), one pass, clipped loss, no KL, float32. Before the timed rounds TRL is tried with
-one and with four updates per generation (its `steps_per_generation`; gumption's rollouts in flight cross about as many
-updates) and, on the tiny model, both sides with one torch thread and with all; each gets its fastest. Cases:
+Both sides live in one process and alternate: TRL's `train()` runs, and after a block of its updates (four, or two of
+SmolLM2) a callback runs as many of gumption's pipeline. Groups of 8, every rollout trained on (allocator `fixed`, groups
+of equal rewards included, selection `all`), one pass, clipped loss, no KL, float32. TRL generates for a whole block at
+once (`steps_per_generation`), which is faster than its default of one update, and gumption has as many rollouts in
+flight. On the tiny model TRL is also tried with its default, and both sides with one torch thread and with all, before
+the timed rounds; each gets its fastest. Cases:
 
 - `tiny`: the shipped skill_chain model and task; completions end where the model ends them.
 - `smollm2_equal`: SmolLM2-135M, every completion of 48 tokens (no end token).
@@ -56,7 +57,6 @@ from gumption.training.parts import Parts, build_parts
 HERE = Path(__file__).parent
 GROUP = 8
 LEARNING_RATE = 1e-6
-UPDATES = 4  # per timed block
 TINY = Path(gumption.__file__).parent / "data" / "models" / "skill_chain"
 SMOLLM2 = HERE.parent / "models" / "SmolLM2-135M-Instruct"
 
@@ -71,20 +71,21 @@ class Case:
     max_tokens: int
     in_flight: int
     bar: float
+    updates: int = 4  # in one timed block
     shortest: int | None = None  # None: completions end by themselves; else limits from here to max_tokens
 
     @property
     def rollouts(self) -> int:
         """Rollouts in one timed block."""
-        return UPDATES * self.groups * GROUP
+        return self.updates * self.groups * GROUP
 
 
 CASES = {
     c.name: c
     for c in (
         Case("tiny", TINY, groups=4, max_tokens=32, in_flight=128, bar=2.0),
-        Case("smollm2_equal", SMOLLM2, groups=2, max_tokens=48, in_flight=64, bar=1.0, shortest=48),
-        Case("smollm2_varied", SMOLLM2, groups=2, max_tokens=96, in_flight=64, bar=1.2, shortest=8),
+        Case("smollm2_equal", SMOLLM2, groups=2, max_tokens=48, in_flight=32, bar=1.0, updates=2, shortest=48),
+        Case("smollm2_varied", SMOLLM2, groups=2, max_tokens=96, in_flight=32, bar=1.2, updates=2, shortest=8),
     )
 }
 
@@ -151,10 +152,10 @@ class Ours:
             engine.limit = limit
 
     def block(self) -> float:
-        """Rollouts consumed per second over four updates."""
+        """Rollouts consumed per second over one block of updates."""
         torch.set_num_threads(self.threads)
         start, updates = time.perf_counter(), 0
-        while updates < UPDATES:
+        while updates < self.case.updates:
             for result in self.parts.pipeline.cycle():
                 updates += 1
                 self.trained += len(result.flops_train_B)
@@ -207,19 +208,19 @@ class Blocks(TrainerCallback):  # type: ignore[misc]
     """Times TRL's updates in blocks and calls `between` after each."""
 
     between: Callable[[int, float], None]
-    rollouts: int
+    case: Case
     threads: Callable[[int], int]
     block: int = 0
     start: float = 0.0
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step % UPDATES == 0:
+        if state.global_step % self.case.updates == 0:
             torch.set_num_threads(self.threads(self.block))
             self.start = time.perf_counter()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step % UPDATES == 0:
-            self.between(self.block, self.rollouts / (time.perf_counter() - self.start))
+        if state.global_step % self.case.updates == 0:
+            self.between(self.block, self.case.rollouts / (time.perf_counter() - self.start))
             self.block += 1
 
 
@@ -247,13 +248,13 @@ def run_trl(
             reward_funcs=[reward],
             processing_class=tokenizer,
             train_dataset=Dataset.from_list(rows),
-            callbacks=[Blocks(between, case.rollouts, threads)],
+            callbacks=[Blocks(between, case, threads)],
             args=GRPOConfig(
                 output_dir=folder, use_cpu=True, bf16=False, gradient_checkpointing=False,
                 per_device_train_batch_size=case.groups * GROUP, steps_per_generation=per_generation,
                 gradient_accumulation_steps=1, num_generations=GROUP, max_completion_length=case.max_tokens,
-                temperature=1.0, top_k=0, top_p=1.0, beta=0.0, learning_rate=LEARNING_RATE, max_steps=blocks * UPDATES,
-                logging_steps=UPDATES, save_strategy="no", report_to=[], disable_tqdm=True,
+                temperature=1.0, top_k=0, top_p=1.0, beta=0.0, learning_rate=LEARNING_RATE,
+                max_steps=blocks * case.updates, logging_steps=case.updates, save_strategy="no", report_to=[], disable_tqdm=True,
             ),
         )  # fmt: skip
         trainer.remove_callback(PrinterCallback)
@@ -267,10 +268,11 @@ def run_trl(
 
 def settings(case: Case, cores: int) -> tuple[int, dict[str, int]]:
     """TRL's updates per generation, and each side's threads: the fastest of short trials, by medians."""
-    tiny = case.shortest is None
-    use = [n for _ in range(5 if tiny else 1) for n in (sorted({1, cores}) if tiny else [cores])]
+    if case.shortest is not None:
+        return case.updates, {"gumption": cores, "trl": cores}
+    use = [n for _ in range(5) for n in sorted({1, cores})]
     tried: dict[tuple[int, int], list[float]] = {}
-    for per_generation in (1, UPDATES):
+    for per_generation in (1, case.updates):
 
         def keep(block: int, rate: float, k: int = per_generation) -> None:
             if block:  # the first one warms up
@@ -278,13 +280,12 @@ def settings(case: Case, cores: int) -> tuple[int, dict[str, int]]:
 
         run_trl(case, per_generation, 1 + len(use), lambda b: use[max(0, b - 1)], keep)
     per_generation, threads = max(tried, key=lambda k: statistics.median(tried[k]))
-    mine: dict[int, list[float]] = {cores: [0.0]}
-    if tiny:
-        with tempfile.TemporaryDirectory() as folder:
-            ours = Ours(case, "all", Path(folder), cores)
-            ours.block()
-            for ours.threads in use:
-                mine.setdefault(ours.threads, []).append(ours.block())
+    mine: dict[int, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        ours = Ours(case, "all", Path(folder), cores)
+        ours.block()
+        for ours.threads in use:
+            mine.setdefault(ours.threads, []).append(ours.block())
     return per_generation, {"gumption": max(mine, key=lambda n: statistics.median(mine[n])), "trl": threads}
 
 
@@ -338,7 +339,7 @@ def variation(case: Case) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=list(CASES))
-    parser.add_argument("--rounds", type=int, help="timed blocks of four updates; default: 20 tiny, 3 SmolLM2")
+    parser.add_argument("--rounds", type=int, help="timed blocks; default: 20 tiny, 3 SmolLM2")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "vs_trl.json")
     args = parser.parse_args()
     transformers_logging.set_verbosity_error()

@@ -29,8 +29,8 @@ def make_credit(
     Args:
         config: Its `credit` table, `allocation.rescale` and `allocation.max_age`, and `rewards.max_score` are used.
             At `max_age = −1` nothing gets stale in a chain, so nothing is rescaled; nor is anything under rules other
-        value: For `tracked`: expected reward of a problem, by its id; default ½ for all.
             than `never_give_up`, which leave members out on purpose.
+        value: For `tracked`: expected reward of a problem, by its id; default ½ for all.
 
     Raises:
         ValueError: a MaxRL advantage together with length penalties (rewards below 0).

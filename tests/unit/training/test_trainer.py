@@ -395,6 +395,17 @@ def test_nan_guard(model_config: ModelConfig, make_batch: BatchMaker) -> None:
     assert trainer.optimizer_steps == 1
 
 
+def test_rows_of_a_skipped_minibatch_were_not_applied(model_config: ModelConfig, make_batch: BatchMaker) -> None:
+    bad = make_batch()
+    object.__setattr__(bad.rows_B[0], "advantage", math.inf)
+    result = make_trainer(model_config, minibatches=2).update(bad)
+    applied = [result.applied(i) for i in range(len(bad.rows_B))]
+    assert not result.skipped and result.metrics["skipped_steps"] == 1
+    same_chain = bad.rows_B[0].rollout.request.chain_id
+    assert not any(a for a, row in zip(applied, bad.rows_B, strict=True) if row.rollout.request.chain_id == same_chain)
+    assert any(applied)
+
+
 def test_an_empty_batch_is_an_error(model_config: ModelConfig) -> None:
     with pytest.raises(ValueError, match="nothing to train on"):
         make_trainer(model_config).update(TrainBatch((), 0, 0, 0))
