@@ -6,21 +6,24 @@ Two profiles. `gsm8k_like`: Beta(1.2, 0.8), mean .6, few problems never solved: 
 training. `unsolved_80`: 40 % of the problems cannot be solved, 40 % have pass rates between .001 and .02 (evenly in the
 logarithm), 20 % follow Beta(1, 2). Pass rates do not move. Each rule of `allocation.rule` has its defaults, 16 groups
 per update, and runs until the leverage of what it trained on reaches the target; a mixed group has the leverage of its
-number of rollouts, so the target is a number of effective rollouts. FLOPs are those of a model of 4e9 parameters, 500
-tokens a completion. Rules differ in objective (`gumption explain`): equal leverage is not equal progress.
+number of rollouts, so the target is a number of effective rollouts. `estimate` reads a profile of 32 samples a problem.
+FLOPs are those of a model of 4e9 parameters, 500 tokens a completion. Rules differ in objective (`gumption explain`):
+equal leverage is not equal progress.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import typing
 from pathlib import Path
 
 import numpy as np
 
-from gumption.config import AllocationConfig, RunConfig
+from gumption.config import AllocationConfig, ProblemsConfig, RunConfig
 from gumption.planning.simulator import simulate
+from gumption.problems import load_problems
 
 RESULT = Path(__file__).parent / "results" / "allocation_cost.json"
 RULES = typing.get_args(AllocationConfig.model_fields["rule"].annotation)
@@ -39,12 +42,21 @@ def profiles(n: int = 500) -> dict[str, str]:
             (("gsm8k_like", beta(1.2, 0.8).ppf(at)), ("unsolved_80", unsolved))}  # fmt: skip
 
 
-def cost(problems: str, rule: str, selection: dict[str, object], target: float, most: int) -> dict[str, object]:
+def sampled_profile(problems: str, folder: Path) -> Path:
+    """A profile of the simulated problems, as `gumption eval --samples 32` would find it."""
+    made = load_problems(ProblemsConfig(source=f"scripted:{problems}"), seed=0).problems
+    rng, path = np.random.default_rng(0), folder / "profile.jsonl"
+    rows = [{"problem_id": p.id, "n": 32, "successes": int(rng.binomial(32, p.answer["pass_rate"]))} for p in made]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def cost(problems: str, allocation: dict[str, object], selection: dict[str, object], target: float, most: int) -> dict:
     """One cell: costs until the target, or why not."""
     try:
         config = RunConfig.from_dict(
             {
-                "allocation": {"rule": rule},
+                "allocation": allocation,
                 "selection": selection,
                 "rollouts": {"in_flight": 128, "max_tokens": 4096},
                 "training": {"groups_per_update": 16},
@@ -85,7 +97,11 @@ def main() -> None:
     for name, problems in profiles().items():
         for rule in args.rules:
             for selected, selection in SELECTIONS.items():
-                cell = cost(problems, rule, selection, args.leverage, args.most_rollouts)
+                allocation: dict[str, object] = {"rule": rule}
+                with tempfile.TemporaryDirectory() as folder:
+                    if rule == "estimate":
+                        allocation["profile"] = str(sampled_profile(problems, Path(folder)))
+                    cell = cost(problems, allocation, selection, args.leverage, args.most_rollouts)
                 table.setdefault(name, {})[f"{rule}, {selected}"] = cell
                 print(f"{name:12} {rule:18} {selected:12} {json.dumps(cell)}", flush=True)
     result = {

@@ -7,11 +7,11 @@
     .venv-trl/bin/python benchmarks/vs_trl.py --only tiny --rounds 5
 
 Both sides live in one process and alternate: TRL's `train()` runs, and after a block of its updates (four, or two of
-SmolLM2) a callback runs as many of gumption's pipeline. Groups of 8, every rollout trained on (allocator `fixed`, groups
-of equal rewards included, selection `all`), one pass, clipped loss, no KL, float32. TRL generates for a whole block at
-once (`steps_per_generation`), which is faster than its default of one update, and gumption has as many rollouts in
-flight. On the tiny model TRL is also tried with its default, and both sides with one torch thread and with all, before
-the timed rounds; each gets its fastest. Cases:
+SmolLM2) a callback runs as many of gumption's pipeline. Groups of 8, every rollout trained on (allocator `fixed`,
+groups of equal rewards included, selection `all`), one pass, clipped loss, no KL, float32. TRL generates for a whole
+block at once (`steps_per_generation`), which is faster than its default of one update, and gumption has as many
+rollouts in flight. On the tiny model TRL is also tried with its default, and both sides with one torch thread and with
+all, before the timed rounds; each gets its fastest. Cases:
 
 - `tiny`: the shipped skill_chain model and task; completions end where the model ends them.
 - `smollm2_equal`: SmolLM2-135M, every completion of 48 tokens (no end token).
@@ -254,7 +254,8 @@ def run_trl(
                 per_device_train_batch_size=case.groups * GROUP, steps_per_generation=per_generation,
                 gradient_accumulation_steps=1, num_generations=GROUP, max_completion_length=case.max_tokens,
                 temperature=1.0, top_k=0, top_p=1.0, beta=0.0, learning_rate=LEARNING_RATE,
-                max_steps=blocks * case.updates, logging_steps=case.updates, save_strategy="no", report_to=[], disable_tqdm=True,
+                max_steps=blocks * case.updates, logging_steps=case.updates,
+                save_strategy="no", report_to=[], disable_tqdm=True,
             ),
         )  # fmt: skip
         trainer.remove_callback(PrinterCallback)
