@@ -53,6 +53,7 @@ from gumption.ledger.writer import LedgerWriter
 from gumption.problems import skill_chain
 from gumption.rewards import make_verifier
 from gumption.training.parts import Parts, build_parts
+from gumption.types import Attempt
 
 HERE = Path(__file__).parent
 GROUP = 8
@@ -150,6 +151,15 @@ class Ours:
 
             engine.is_eos_V[:] = False
             engine.limit = limit
+            poll = engine.poll
+
+            def ended() -> list[Attempt]:
+                attempts: list[Attempt] = poll()
+                for attempt in attempts:  # its limit is where a completion ends: it is not cut short
+                    attempt.finish_G = ("stop",) * attempt.n
+                return attempts
+
+            engine.poll = ended
 
     def block(self) -> float:
         """Rollouts consumed per second over one block of updates."""
