@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from gumption.config import BudgetConfig
+from gumption.config import BudgetConfig, RunConfig
 from gumption.ledger.recorder import Recorder
 from gumption.types import Engine
 
@@ -80,6 +80,17 @@ class Budget:
             return capacity
         return min(capacity, self.config.rollouts - self.submitted - self.largest_request + 1)
 
+    @property
+    def out_of_rollouts(self) -> bool:
+        """The rollout limit leaves no request."""
+        return self.config.rollouts is not None and self.may_ask(1 << 30) <= 0
+
+    def refused(self, version: int, in_flight: int) -> str:
+        """The limit that refused the next step or update of an engine with so many slots."""
+        limit, engine = self.config.tokens, self._engine
+        near = limit is not None and engine is not None and engine.tokens_generated + in_flight > limit
+        return self.reached(version) or ("tokens" if near else "flops")
+
     def reached(self, version: int) -> str | None:
         """Which limit is reached, or `None`."""
         if self.config.updates is not None and version >= self.config.updates:
@@ -102,3 +113,8 @@ class Budget:
         ]
         fractions = [spent / limit for spent, limit in used if limit]
         return min(1.0, max(fractions)) if fractions else None
+
+
+def nothing_to_learn_after(config: RunConfig, problems: int) -> int:
+    """Rollouts without an update after which nothing is left to learn: every problem tried twice over, and more."""
+    return 2 * problems * sum(config.allocation.sizes) + 4 * config.rollouts.in_flight

@@ -568,7 +568,7 @@ class RunConfig(_Table):
 
     def to_toml(self) -> str:
         """The resolved configuration as TOML (keys that are `None` are left out; they are the defaults)."""
-        return _dump_toml(self.model_dump(mode="json"))
+        return dump_toml(self.model_dump(mode="json"))
 
 
 def apply_overrides(data: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -623,7 +623,8 @@ def _did_you_mean(loc: tuple[int | str, ...]) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(names)}" if names else ""
 
 
-def _dump_toml(data: Mapping[str, Any]) -> str:
+def dump_toml(data: Mapping[str, Any]) -> str:
+    """Keys and one level of tables as TOML; what is `None` is left out."""
     top: list[str] = []
     tables: list[str] = []
     for key, value in data.items():
@@ -632,7 +633,7 @@ def _dump_toml(data: Mapping[str, Any]) -> str:
             tables.append("\n".join([f"[{key}]", *rows]))
         elif value is not None:
             top.append(f"{key} = {_toml_value(value)}")
-    return "\n\n".join(["\n".join(top), *tables]) + "\n"
+    return "\n\n".join([*(["\n".join(top)] if top else []), *tables]) + "\n"
 
 
 def _toml_value(value: Any) -> str:

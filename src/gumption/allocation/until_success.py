@@ -109,9 +109,7 @@ class UntilSuccess(PoolAllocator):
         if success is None or any(self._score(m) >= self._top for m in members):
             return members
         self._replays += 1
-        again = Request(
-            chain.problem, 1, chain.id.visit, chain.attempts
-        )  # the chain's next number: its rows stay apart
+        again = Request(chain.problem, 1, chain.id.visit, chain.attempts)  # the next number: its rows stay apart
         return (*members, Member(replace(success, request=again, replay=True), 0))
 
     # -- memory

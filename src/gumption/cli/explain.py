@@ -41,12 +41,11 @@ def explain_command(
 
     gumption explain mine.toml --set credit.objective=expected_reward --json
     """
-    from gumption.config import RunConfig
+    from gumption.cli.recipe import read_recipe
     from gumption.planning.explanation import explain
 
-    first = RunConfig.from_toml(recipe, settings or ()) if recipe is not None else _default(settings)
-    named = [(recipe.stem if recipe is not None else "default", first)]
-    named += [(path.stem, RunConfig.from_toml(path)) for path in against or ()]
+    named = [(recipe.stem if recipe is not None else "default", read_recipe(recipe, settings or ()))]
+    named += [(path.stem, read_recipe(path, ())) for path in against or ()]
     explanations = [explain(name, config) for name, config in _distinct(named)]
     page = _plot(explanations, plot) if plot is not None else None
     if as_json:
@@ -57,12 +56,6 @@ def explain_command(
         _print(explanation)
     if page is not None:
         typer.echo(f"drawn: {page}")
-
-
-def _default(settings: list[str] | None) -> RunConfig:
-    from gumption.config import RunConfig, apply_overrides
-
-    return RunConfig.from_dict(apply_overrides({}, settings or ()))
 
 
 def _distinct(named: list[tuple[str, RunConfig]]) -> list[tuple[str, RunConfig]]:

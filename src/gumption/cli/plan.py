@@ -80,6 +80,7 @@ def plan_command(
     """
     from dataclasses import asdict
 
+    from gumption.config import dump_toml
     from gumption.planning.hardware import preset
     from gumption.planning.planner import Task, plan, reasons, recipe
 
@@ -95,7 +96,9 @@ def plan_command(
     for table, key, value in (("model", "path", model), ("problems", "source", problems)):
         if value is not None:
             extra[table] = {key: value}
-    text = _toml(recipe(task, ranked[0], extra).model_dump(mode="json", exclude_unset=True), why)
+    comment = "".join(f"# {line}\n" for line in ("Written by `gumption plan`:", *(f"- {line}" for line in why)))
+    decided = recipe(task, ranked[0], extra).model_dump(mode="json", exclude_unset=True)
+    text = f"{comment}\n{dump_toml(decided)}"
     if out is not None:
         out.write_text(text, encoding="utf-8")
     if as_json:
@@ -115,16 +118,6 @@ def _pass_rates(profile: str, seed: int) -> Any:
 
     made = load(ProblemsConfig(), argument=profile, seed=seed, held_out=False)
     return np.array([p.answer["pass_rate"] for p in made])
-
-
-def _toml(tables: dict[str, Any], why: Sequence[str]) -> str:
-    """The recipe with its reasons; only the keys that the plan decides."""
-    from gumption.config import _toml_value
-
-    parts = ["# Written by `gumption plan`:\n" + "\n".join(f"# - {line}" for line in why)]
-    for name, values in tables.items():
-        parts.append("\n".join([f"[{name}]", *(f"{k} = {_toml_value(v)}" for k, v in values.items())]))
-    return "\n\n".join(parts) + "\n"
 
 
 def _print(ranked: Sequence[Setting], why: Sequence[str], text: str, out: Path | None) -> None:

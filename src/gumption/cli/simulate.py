@@ -38,14 +38,13 @@ def simulate_command(
 
     gumption simulate --set allocation.rule=dynamic --set simulation.trainer_tokens_per_second=20000 --json
     """
-    from gumption.config import RunConfig, apply_overrides
+    from gumption.cli.recipe import read_recipe
     from gumption.planning.simulator import simulate
 
     overrides = list(settings or [])
     if problems is not None:
         overrides.insert(0, f"simulation.problems={json.dumps(problems)}")
-    given = RunConfig.from_dict(apply_overrides({}, overrides)) if recipe is None else None
-    result = simulate(given or RunConfig.from_toml(recipe or "", overrides))
+    result = simulate(read_recipe(recipe, overrides))
     if plot is not None:
         try:
             from gumption.report.simulation import write_simulation

@@ -166,11 +166,12 @@ def group_sums(rule: Rule, group: Group, rng: np.random.Generator) -> Sums:
         rng: For the selector.
     """
     [credit] = rule.credit([group])
-    rows = [_row(group, credit, *rule.selector.select([group], [credit], rng)) for _ in range(DRAWS)]
+    rows = [selected_sums(group, credit, *rule.selector.select([group], [credit], rng)) for _ in range(DRAWS)]
     if np.allclose(rows, rows[0], rtol=1e-12, atol=1e-15):
         alpha, beta, squares, right, wrong = rows[0]
         return Sums(alpha, beta, squares, right, wrong)
-    rows += [_row(group, credit, *rule.selector.select([group], [credit], rng)) for _ in range(MORE_DRAWS - len(rows))]
+    for _ in range(MORE_DRAWS - len(rows)):
+        rows.append(selected_sums(group, credit, *rule.selector.select([group], [credit], rng)))
     alpha, beta, squares, right, wrong = np.mean(rows, axis=0).tolist()
     errors = np.std(rows, axis=0, ddof=1) / math.sqrt(len(rows))
     return Sums(alpha, beta, squares, right, wrong, (float(errors[0]), float(errors[1]), float(errors[2])))
@@ -212,8 +213,8 @@ def _kept(group: Group, selection: Selection) -> tuple[int, int]:
     return int(right_J.sum()), int((~right_J).sum())
 
 
-def _row(group: Group, credit: Credit, selection: Selection) -> tuple[float, float, float, float, float]:
-    """alpha, beta, squares, kept successes, kept failures."""
+def selected_sums(group: Group, credit: Credit, selection: Selection) -> tuple[float, float, float, float, float]:
+    """alpha, beta, squares, kept successes and kept failures of one selection, in the order of `Sums`."""
     a_J = coefficients(credit, selection)
     right_J = group.rewards_G[selection.indices_J] > 0
     right, wrong = _kept(group, selection)

@@ -14,7 +14,7 @@ import numpy as np
 
 from gumption.allocation import make_allocator
 from gumption.config import RunConfig
-from gumption.planning.enumeration import OneProblem, Rule, Sums, coefficients, scored
+from gumption.planning.enumeration import OneProblem, Rule, Sums, scored, selected_sums
 from gumption.types import FloatArray, Group
 
 BUDGET: Final = 60_000
@@ -81,14 +81,5 @@ def _settle(
     batch = [group for _, group in waiting]
     credits = rule.credit(batch)
     for (i, group), credit, selection in zip(waiting, credits, rule.selector.select(batch, credits, rng), strict=True):
-        a_J = coefficients(credit, selection)
-        right_J = group.rewards_G[selection.indices_J] > 0
-        sums = Sums(
-            float(a_J[right_J].sum()),
-            float(-a_J[~right_J].sum()),
-            float(np.sum(a_J**2)),
-            float(right_J.sum()),
-            float((~right_J).sum()),
-        )
-        samples[i].append(Sample(group.count, group.size, sums))
+        samples[i].append(Sample(group.count, group.size, Sums(*selected_sums(group, credit, selection))))
     waiting.clear()

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from gumption.allocation import make_allocator
-from gumption.budget import Budget
-from gumption.config import RunConfig, SimulationConfig
+from gumption.budget import Budget, nothing_to_learn_after
+from gumption.config import GROUP_BASELINES, RunConfig, SimulationConfig
 from gumption.ledger.pass_rates import read_lengths
 from gumption.ledger.profile import bucket
 from gumption.pipeline import Pipeline, Scoring
@@ -172,7 +172,7 @@ def _scorer(config: RunConfig) -> Scoring:
     return Judge() if plain else Scorer(r, max_tokens=config.rollouts.max_tokens)
 
 
-_PURE = frozenset({"centered", "rloo", "grpo", "dr_grpo", "max_rl", "chain"})
+_PURE = frozenset({*GROUP_BASELINES, "chain"})
 
 
 def _remembered(config: RunConfig, credit: CreditStage) -> CreditStage:
@@ -229,6 +229,7 @@ class _Run:
         p, budget = self.pipeline, self.budget
         budget.start()
         moved = 0  # rollouts submitted at the last update
+        patience = nothing_to_learn_after(self.config, len(self.problems))
         while True:
             if reason := budget.reached(self.trainer.version):
                 break
@@ -240,27 +241,16 @@ class _Run:
                     reason = "until"
                     break
             if p.spent or self.engine.exhausted:
-                reason = budget.reached(self.trainer.version) or self._spent()
+                reason = budget.refused(self.trainer.version, self.config.rollouts.in_flight)
                 break
             if p.ended and not updates:
-                left = self.config.budget.rollouts
-                reason = "rollouts" if left is not None and budget.may_ask(1 << 30) <= 0 else "problems"
+                reason = "rollouts" if budget.out_of_rollouts else "problems"
                 break
-            if p.submitted - moved > self._enough():
+            if p.submitted - moved > patience:
                 reason = "nothing_to_learn"
                 break
         p.finish(self.engine.abandon())
         return reason
-
-    def _spent(self) -> str:
-        limit = self.config.budget.tokens
-        near = limit is not None and self.engine.tokens_generated + self.config.rollouts.in_flight > limit
-        return "tokens" if near else "flops"
-
-    def _enough(self) -> int:
-        """Rollouts without an update after which nothing is left to learn: every problem twice over, and more."""
-        visit = sum(self.config.allocation.sizes)
-        return 2 * len(self.problems) * visit + 4 * self.config.rollouts.in_flight
 
     def summary(self, reason: str) -> dict[str, Any]:
         """Everything that was counted."""

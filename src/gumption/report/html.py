@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
@@ -22,6 +21,7 @@ from gumption.ledger.reader import Ledger
 from gumption.ledger.redaction import redact
 from gumption.report import tables
 from gumption.report.figures import Data, panels
+from gumption.report.page import write_page
 from gumption.report.style import (
     BUCKET_COLOURS,
     BUCKET_LABELS,
@@ -64,14 +64,7 @@ def write_report(run_folder: str | Path, out: str | Path | None = None) -> Path:
     """
     ledger = Ledger(run_folder)
     path = Path(out) if out is not None else ledger.run_folder / "report.html"
-    content = render(ledger)
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_text(content, encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        raise ValueError(f"cannot write the report to {path}: {error.strerror or error}") from None
-    return path
+    return write_page(path, render(ledger), "the report to ")
 
 
 def render(ledger: Ledger) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -14,6 +13,7 @@ from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
 from gumption.report.html import CSS
+from gumption.report.page import write_page
 from gumption.report.style import GRID, INK, MUTED, base, note
 
 if TYPE_CHECKING:
@@ -100,10 +100,4 @@ def write_objectives(explanations: Sequence[Explanation], path: Path) -> Path:
         f"<header><h1>What these recipes optimise</h1></header><section>{drawing}<p class='note'>{escape(text)}</p>"
         f"<ul>{items}</ul></section>\n</main>\n</body>\n</html>\n"
     )
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_text(page, encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
-    return path
+    return write_page(path, page, "")

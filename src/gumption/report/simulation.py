@@ -10,6 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from gumption.ledger.profile import BUCKETS
+from gumption.report.page import write_page
 from gumption.report.style import (
     ACCENT,
     BUCKET_COLOURS,
@@ -55,11 +56,7 @@ def write_simulation(
         "<style>body{font-family:system-ui,sans-serif;max-width:960px;margin:2em auto;color:#1f2933}</style></head>"
         f"<body><h1>{escape(title)}, simulated</h1>\n{body}\n</body></html>\n"
     )
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise ValueError(f"cannot write the figure to {path}: {error.strerror or error}") from None
-    return path
+    return write_page(path, page, "the figure to ")
 
 
 def _buckets(buckets: Mapping[str, Mapping[str, float]]) -> Panel:

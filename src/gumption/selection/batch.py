@@ -15,8 +15,8 @@ def make_batch(
     """Kept rollouts of all groups, with the counts that the loss is divided by.
 
     `count = "generated"` counts the full groups, so that dropping only rescales w(p); `"kept"` counts what is kept.
-    A selection's own advantages go
-    before the credit's. Groups alternate between the two halves that gradient noise is measured from.
+    A selection's own advantages go before the credit's. Groups alternate between the two halves that gradient noise is
+    measured from.
     """
     rows: list[TrainRow] = []
     sequences = tokens = 0

@@ -34,7 +34,7 @@ class Parts:
     scorer: Scorer
     recorder: Recorder
     budget: Budget
-    tracker: RewardTracker
+    tracker: RewardTracker | None
     auto: AutoShare | None
     train_set: tuple[Problem, ...]
     held_out: tuple[Problem, ...]
@@ -84,20 +84,22 @@ def build_parts(config: RunConfig, sink: Sink, *, wall_used: float = 0.0) -> Par
     engine, trainer = made.engine, made.trainer
     scorer = Scorer(config.rewards, max_tokens=config.rollouts.max_tokens)
     recorder = Recorder(sink, engine, lambda: budget.wall, max_score=config.rewards.max_score)
-    tracker = RewardTracker(config.credit.tracker_decay, config.credit.tracker_count)
+    tracker = None
+    if config.advantage == "tracked":
+        tracker = RewardTracker(config.credit.tracker_decay, config.credit.tracker_count)
     auto = None
     if config.selection.share == "auto" and config.selection.rule == "leverage":
         auto = AutoShare(config.selection.share_low, config.selection.share_high)
     budget.attach(engine, recorder)
     if auto is not None:
         recorder.extra["leverage/share"] = auto.share
-    credit, selector = make_stages(config, auto, tracker.value)
+    credit, selector = make_stages(config, auto, None if tracker is None else tracker.value)
     pipeline = Pipeline(
         config=config,
         allocator=allocator,
         engine=engine,
         scorer=scorer,
-        credit=_watched(credit, tracker),
+        credit=credit if tracker is None else _watched(credit, tracker),
         selector=selector,
         trainer=trainer,
         recorder=recorder,

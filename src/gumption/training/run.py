@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from gumption.budget import nothing_to_learn_after
 from gumption.config import RunConfig
 from gumption.ledger.track import make_trackers
 from gumption.ledger.writer import LedgerWriter
@@ -211,10 +212,9 @@ class Run:
             for result in updates:
                 self._after_update(result.skipped)
             if pipeline.spent or p.engine.exhausted:
-                return budget.reached(p.trainer.version) or ("tokens" if self._tokens_spent() else "flops")
+                return budget.refused(p.trainer.version, self.config.rollouts.in_flight)
             if pipeline.ended and not updates:
-                left = self.config.budget.rollouts
-                if left is not None and budget.may_ask(1 << 30) <= 0:
+                if budget.out_of_rollouts:
                     return "rollouts"
                 if p.stream_ended is not None:
                     self.observer.message(f"no more problems: {p.stream_ended}")
@@ -246,16 +246,9 @@ class Run:
             self._checkpoint()
 
     def _starved(self, moved: bool) -> bool:
-        """Every problem was tried twice over, and more, since the last update, and no group was worth training on."""
-        if not moved:
-            return False
-        visit = sum(self.config.allocation.sizes)
-        enough = 2 * len(self.parts.train_set) * visit + 4 * self.config.rollouts.in_flight
-        return self.parts.pipeline.submitted - self.idle_since > enough
-
-    def _tokens_spent(self) -> bool:
-        limit = self.config.budget.tokens
-        return limit is not None and self.parts.engine.tokens_generated + self.config.rollouts.in_flight > limit
+        """Rollouts go on, and no group was worth training on for as long as anybody should wait."""
+        waited = self.parts.pipeline.submitted - self.idle_since
+        return moved and waited > nothing_to_learn_after(self.config, len(self.parts.train_set))
 
     def _finish(self, reason: str) -> RunResult:
         p = self.parts
@@ -345,7 +338,7 @@ class Run:
             "engine": p.engine.state_dict(),
             "trainer": p.trainer.state_dict(),
             "recorder": p.recorder.state_dict(),
-            "tracker": p.tracker.state_dict(),
+            "tracker": None if p.tracker is None else p.tracker.state_dict(),
             "auto": None if p.auto is None else p.auto.state_dict(),
             "ledger": self.writer.position(),
         }
@@ -364,7 +357,8 @@ class Run:
         p.engine.update_weights(p.trainer.version, p.trainer.weights())
         p.engine.load_state_dict(state["engine"], p.by_id)
         p.recorder.load_state_dict(state["recorder"])
-        p.tracker.load_state_dict(state["tracker"])
+        if p.tracker is not None and state["tracker"] is not None:
+            p.tracker.load_state_dict(state["tracker"])
         if p.auto is not None and state["auto"] is not None:
             p.auto.load_state_dict(state["auto"])
             p.recorder.extra["leverage/share"] = p.auto.share

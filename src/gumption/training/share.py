@@ -5,8 +5,8 @@ take equal time, and names the controller as future work. This one is ours: afte
 
     log ℓ ← log ℓ + rate · log(generation seconds/training seconds)
 
-within [low, high]: the trainer takes more rollouts while it is the faster of the two. Times come from the run's own
-clock, so a run with `auto` is as repeatable as its times are (exactly, on a virtual clock).
+within [low, high]: the trainer takes more rollouts while it is the faster of the two. Times are wall times, so a run
+with `auto` is as repeatable as they are.
 """
 
 from __future__ import annotations

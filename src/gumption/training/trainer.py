@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -138,14 +138,6 @@ class TorchTrainer:
             ]
         self._planned = None
         made = sum(step.made for step in steps)
-        applied_B = None
-        if made < len(steps):  # a row counts as trained on if its minibatch made a step in any pass
-            applied_B = [False] * len(batch.rows_B)
-            for k, micro in enumerate(plan.minibatches):
-                if any(step.made for step in steps[k :: len(plan.minibatches)]):
-                    for m in micro:
-                        for row in set(m.rows_N.tolist()):
-                            applied_B[row] = True
         counts = tally.counts(float(np.mean([s.loss for s in steps])), reference=self._c.kl_coef > 0)
         ages_B = [batch.version - row.rollout.version_start for row in batch.rows_B]
         metrics = {
@@ -165,7 +157,7 @@ class TorchTrainer:
             flops_train_B=plan.flops_train_B,
             skipped=made == 0,
             importance_ratio_B=counts.ratio_B,
-            applied_B=None if applied_B is None else tuple(applied_B),
+            applied_B=None if made == len(steps) else _applied(plan, steps, len(batch.rows_B)),
         )
 
     # -- planning
@@ -308,6 +300,15 @@ class TorchTrainer:
         self._skipped_in_a_row = int(state["skipped_in_a_row"])
         self._skipped = copy.deepcopy(state["skipped"])
         self._planned = None
+
+
+def _applied(plan: _Plan, steps: Sequence[_Step], rows: int) -> tuple[bool, ...]:
+    """Which rows were in a step that was made: those of the minibatches that made one in any pass."""
+    made = [any(step.made for step in steps[k :: len(plan.minibatches)]) for k in range(len(plan.minibatches))]
+    applied_B = np.zeros(rows, np.bool_)
+    for micro in (m for minibatch, ok in zip(plan.minibatches, made, strict=True) if ok for m in minibatch):
+        applied_B[micro.rows_N] = True
+    return tuple(applied_B.tolist())
 
 
 def _half_groups(batch: TrainBatch, part: list[int]) -> tuple[int, int] | None:

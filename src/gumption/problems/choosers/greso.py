@@ -13,11 +13,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, final
 
+from gumption.allocation.chain import TOLERANCE
 from gumption.problems.choosers.base import Chooser, within
 from gumption.types import Group, Problem, ProblemStream, StateTree
-
-TOLERANCE = 1e-6
-"""Rewards closer than this are equal."""
 
 Kind = Literal["easy", "hard"]
 
