@@ -1,4 +1,4 @@
-# make train   install into .venv and train the shipped model with Never Give Up and leverage (about two minutes on two cores)
+# make train   install into .venv and train the shipped model with Never Give Up and leverage (a few minutes on two cores)
 # make test    the quick tests (under eight minutes)
 # make check   lint, types, import contracts
 

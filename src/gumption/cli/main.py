@@ -25,7 +25,7 @@ app = typer.Typer(
     name="gumption",
     help="Reinforcement learning for language models that spends every rollout, token and FLOP where it teaches most.",
     epilog=(
-        "Start with: gumption train    (a tiny model, about two minutes on two CPU cores)\n\n"
+        "Start with: gumption train    (a tiny model, a few minutes on two CPU cores)\n\n"
         "Exit codes: 0 done · 1 a check found something wrong · 2 wrong usage, configuration or input · "
         "3 the run failed · 130 interrupted, can be resumed"
     ),
